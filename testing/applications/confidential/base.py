@@ -1,8 +1,8 @@
 """Django's backend for PostgreSQL, with confidential columns for texts, numbers, dates, times and JSON.
 
 What stays plain: primary keys and what refers to them, the tables of Django's own applications,
-and the types that have no confidential counterpart (durations, network addresses). A column of an
-index or a unique constraint is ordered; a boolean and a document never are.
+and the types that have no confidential counterpart (network addresses). A column of an index or a
+unique constraint is ordered; a boolean, a duration and a document never are.
 """
 
 from django.db.backends.postgresql import base, schema
@@ -15,6 +15,7 @@ TYPES = {
     "DateField": "enc_date",
     "DateTimeField": "enc_timestamptz",
     "DecimalField": "enc_numeric",
+    "DurationField": "enc_interval",
     "FileField": "enc_text",
     "FilePathField": "enc_text",
     "FloatField": "enc_float8",
@@ -32,7 +33,7 @@ TYPES = {
 }
 
 # Of these no column can be ordered.
-OPAQUE = {"BooleanField", "JSONField"}
+OPAQUE = {"BooleanField", "DurationField", "JSONField"}
 
 # Their tables are made by migrations that add indexes later.
 PLAIN_APPLICATIONS = {

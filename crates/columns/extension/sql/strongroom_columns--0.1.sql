@@ -236,12 +236,17 @@ CREATE FUNCTION enc_interval_recv(internal, oid, integer) RETURNS enc_interval
     AS 'MODULE_PATHNAME', 'strongroom_recv' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_interval_send(enc_interval) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_send' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION enc_interval_typmod_in(cstring[]) RETURNS integer
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_in' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION enc_interval_typmod_out(integer) RETURNS cstring
+    AS 'MODULE_PATHNAME', 'strongroom_typmod_out' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE TYPE enc_interval (
     INPUT = enc_interval_in, OUTPUT = enc_interval_out, RECEIVE = enc_interval_recv, SEND = enc_interval_send,
+    TYPMOD_IN = enc_interval_typmod_in, TYPMOD_OUT = enc_interval_typmod_out,
     ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,
     CATEGORY = 't', PREFERRED = true
 );
-COMMENT ON TYPE enc_interval IS 'confidential interval: an operand only, never a column';
+COMMENT ON TYPE enc_interval IS 'confidential interval: kept outside of the server';
 
 -- enc_uuid
 CREATE TYPE enc_uuid;
@@ -1341,6 +1346,8 @@ CREATE FUNCTION "text"(enc_jsonb) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 CREATE FUNCTION "jsonb"(enc_text) RETURNS enc_jsonb
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+CREATE FUNCTION "text"(enc_interval) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
 
 -- operators
 CREATE OPERATOR + (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = "int4pl", COMMUTATOR = +);
@@ -1467,6 +1474,7 @@ CREATE CAST (enc_text AS enc_float8) WITH FUNCTION "float8"(enc_text);
 CREATE CAST (enc_text AS enc_uuid) WITH FUNCTION "uuid"(enc_text);
 CREATE CAST (enc_jsonb AS enc_text) WITH FUNCTION "text"(enc_jsonb) AS ASSIGNMENT;
 CREATE CAST (enc_text AS enc_jsonb) WITH FUNCTION "jsonb"(enc_text);
+CREATE CAST (enc_interval AS enc_text) WITH FUNCTION "text"(enc_interval) AS ASSIGNMENT;
 
 -- aggregates
 CREATE FUNCTION enc_bool_final(bigint) RETURNS enc_bool

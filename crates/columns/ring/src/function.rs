@@ -400,6 +400,7 @@ functions! {
     344 "uuid" (Text) -> Uuid;
     345 "text" (Jsonb) -> Text;
     346 "jsonb" (Text) -> Jsonb;
+    347 "text" (Interval) -> Text;
 }
 
 /// Further names that PostgreSQL has for functions of the list, each with the list's name. Each is

@@ -560,6 +560,7 @@ fn textual_cast(code: u16) -> Option<Routine> {
             },
             345 => |a, _, out| surely!(out.set_bytes(a.text(0)?.as_bytes())),
             346 => |a, _, out| jsonb::parse(a.text(0)?, out).map_err(jsonb::fault),
+            347 => |a, _, out| surely!(text::print_interval(a.interval(0)?, out.begin(64))),
             _ => return None,
         };
     Some(routine)

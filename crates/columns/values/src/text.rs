@@ -191,7 +191,7 @@ fn print_offset(offset: i32, buf: &mut Buf) {
 
 /// Appends the text that `interval_out` prints: each part that is not 0, with the sign of a part
 /// that follows a negative one.
-fn print_interval(interval: Interval, buf: &mut Buf) {
+pub(crate) fn print_interval(interval: Interval, buf: &mut Buf) {
     let (mut is_first, mut after_negative) = (true, false);
     let parts = [
         (interval.months / 12, "year"),

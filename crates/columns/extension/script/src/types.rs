@@ -36,8 +36,7 @@ pub(crate) fn write_types(out: &mut String) {
     }
 }
 
-/// Appends the SQL of one type, its input and output functions, and those of its modifiers, which
-/// the type of operands does not have.
+/// Appends the SQL of one type, its input and output functions, and those of its modifiers.
 fn write_type(out: &mut String, kind: Kind) -> std::fmt::Result {
     let name = type_name(kind);
     writeln!(out, "\n-- {name}\nCREATE TYPE {name};")?;
@@ -64,43 +63,33 @@ fn write_type(out: &mut String, kind: Kind) -> std::fmt::Result {
              AS 'MODULE_PATHNAME', '{symbol}' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;"
         )?;
     }
-    let typmod = kind != Kind::Interval;
-    if typmod {
-        for (suffix, args, result) in [
-            ("in", "cstring[]", "integer"),
-            ("out", "integer", "cstring"),
-        ] {
-            writeln!(
-                out,
-                "CREATE FUNCTION {name}_typmod_{suffix}({args}) RETURNS {result}\n    \
-                 AS 'MODULE_PATHNAME', 'strongroom_typmod_{suffix}' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;"
-            )?;
-        }
+    for (suffix, args, result) in [
+        ("in", "cstring[]", "integer"),
+        ("out", "integer", "cstring"),
+    ] {
+        writeln!(
+            out,
+            "CREATE FUNCTION {name}_typmod_{suffix}({args}) RETURNS {result}\n    \
+             AS 'MODULE_PATHNAME', 'strongroom_typmod_{suffix}' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;"
+        )?;
     }
     let (category, preferred) = category(kind);
     writeln!(
         out,
         "CREATE TYPE {name} (\n    INPUT = {name}_in, OUTPUT = {name}_out, RECEIVE = {name}_recv, SEND = {name}_send,"
     )?;
-    if typmod {
-        writeln!(
-            out,
-            "    TYPMOD_IN = {name}_typmod_in, TYPMOD_OUT = {name}_typmod_out,"
-        )?;
-    }
+    writeln!(
+        out,
+        "    TYPMOD_IN = {name}_typmod_in, TYPMOD_OUT = {name}_typmod_out,"
+    )?;
     writeln!(
         out,
         "    ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,\n    \
          CATEGORY = '{category}', PREFERRED = {preferred}\n);"
     )?;
-    let comment = if kind == Kind::Interval {
-        "an operand only, never a column"
-    } else {
-        "kept outside of the server"
-    };
     writeln!(
         out,
-        "COMMENT ON TYPE {name} IS 'confidential {}: {comment}';",
+        "COMMENT ON TYPE {name} IS 'confidential {}: kept outside of the server';",
         kind.base()
     )
 }

@@ -371,7 +371,7 @@ extern "C-unwind" fn on_object_access(
 }
 
 /// Checks a new or altered relation of any kind. Raises an ERROR if a column of it may not be
-/// confidential: inside another type, an interval, in a template, in a foreign table or an index,
+/// confidential: inside another type, in a template, in a foreign table or an index,
 /// or in a table of another access method.
 fn check_relation(oid: Oid) {
     let Some(class) = rows::class(oid) else {
@@ -387,10 +387,6 @@ fn check_relation(oid: Oid) {
     let mut confidential = false;
     for (_, column) in rows::columns(oid) {
         match types::kind_of(column) {
-            Some(Kind::Interval) => refuse(
-                "enc_interval is the type of an operand, not of a column",
-                "Keep two timestamps, or a number of days.",
-            ),
             Some(_) => confidential = true,
             None if rows::contains_confidential(column, 0) => refuse(
                 "a confidential type cannot be inside an array, a composite, a domain or a range \

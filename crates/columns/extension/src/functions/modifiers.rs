@@ -56,8 +56,8 @@ fn kind_by_name(call: &Call) -> Kind {
 }
 
 /// The modifier that a list of words makes. Raises an ERROR for words that the type does not have,
-/// and for a boolean or a document that is to be compared without a session: both values of a
-/// boolean would be known.
+/// and for a boolean, an interval or a document that is to be compared without a session: both
+/// values of a boolean would be known.
 fn typmod_in(call: &mut Call) -> Datum {
     let kind = kind_by_name(call);
     let words = words_of(call.datum(0));
@@ -76,6 +76,12 @@ fn typmod_in(call: &mut Call) -> Datum {
                 "a confidential document cannot be ordered: the order tells its size"
             }
             (Kind::Jsonb, _) => "a confidential document cannot have the class equality",
+            (Kind::Interval, Class::Ordered) => {
+                "a confidential interval cannot be ordered: its spans are few"
+            }
+            (Kind::Interval, _) => {
+                "a confidential interval cannot have the class equality: its spans are few"
+            }
             (_, Class::Ordered) => {
                 "a confidential boolean cannot be ordered: its order tells its values"
             }

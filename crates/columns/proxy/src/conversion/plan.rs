@@ -155,9 +155,9 @@ fn confidential_type(
             "numeric",
             column.type_text.strip_prefix("numeric").unwrap_or_default(),
         ),
-        "time" | "timestamp" | "timestamptz" if limited => ("", ""),
+        "time" | "timestamp" | "timestamptz" | "interval" if limited => ("", ""),
         known @ ("bool" | "int4" | "int8" | "float8" | "text" | "bytea" | "date" | "time"
-        | "timestamp" | "timestamptz" | "uuid" | "jsonb") => (known, ""),
+        | "timestamp" | "timestamptz" | "interval" | "uuid" | "jsonb") => (known, ""),
         _ => ("", ""),
     };
     if name.is_empty() {

@@ -48,8 +48,8 @@ impl Zone {
     /// each identifier in the data area by its permanent one, or leaves it if the value is of this
     /// partition and column already. Writes the redo record after them and returns its length, 0 if
     /// none is needed. A column's first value binds it to a key, which an error undoes.
-    /// `Fault::KindMismatch` for an interval; `Fault::StringTooLong` if all this does not fit into
-    /// the area; faults of loading, of the policy and of the store.
+    /// `Fault::StringTooLong` if all this does not fit into the area; faults of loading, of the
+    /// policy and of the store.
     pub(super) fn promote(
         &mut self,
         ring: u16,
@@ -65,10 +65,6 @@ impl Zone {
             .map(|record| PromoteRequest::parse(record))
             .collect();
         let requests = requests.ok_or(Fault::BadRequest)?;
-        // An interval exists within a statement only.
-        if requests.iter().any(|one| one.kind == Kind::Interval) {
-            return Err(Fault::KindMismatch);
-        }
         let mut bound = Vec::new();
         let promoted = self.promote_all(ring, partition, &requests, &mut bound);
         if promoted.is_err() {

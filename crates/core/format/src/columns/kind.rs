@@ -27,7 +27,7 @@ pub enum Kind {
     Timestamp = 9,
     /// `enc_timestamptz`, PostgreSQL's `timestamp with time zone`.
     Timestamptz = 10,
-    /// `enc_interval`, PostgreSQL's `interval`: an operand only, never a column.
+    /// `enc_interval`, PostgreSQL's `interval`; columns of it are opaque.
     Interval = 11,
     /// `enc_uuid`, PostgreSQL's `uuid`.
     Uuid = 12,

@@ -87,9 +87,9 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "a range cannot be of a confidential type",
     ),
     (
-        "CREATE TABLE x (a enc_interval) USING strongroom",
-        "0A000",
-        "enc_interval is the type of an operand",
+        "CREATE TABLE x (a enc_interval(ordered)) USING strongroom",
+        "22023",
+        "a confidential interval cannot be ordered",
     ),
     (
         "CREATE INDEX ON t USING hash (a)",

@@ -1,4 +1,5 @@
-//! Goal: confidential columns of times of day do what PostgreSQL's `time` does.
+//! Goal: confidential columns of times of day and of intervals do what PostgreSQL's `time` and
+//! `interval` do.
 //!
 //! Method: the same statements on a plain table at a server and on a confidential one through the
 //! proxy must answer alike, also the errors; parameters, COPY, the proxy's clock, ordered columns.
@@ -124,4 +125,103 @@ fn the_proxys_clock_tells_the_time_of_day() {
     // A precision would have to be checked for each value.
     let said = owner.run("create table limited (c enc_time(3)) using strongroom");
     assert!(said.messages.contains("ERROR"), "{}", said.messages);
+}
+
+const SPANS: &str = "insert into t values
+    (1, '1 year 2 mons -3 days 04:05:06.789', '1 mon', '2024-01-31 12:00:00'),
+    (2, '30 days', '00:00:00', '2024-02-29 00:00:00'),
+    (3, '1 mon', '-1 day', '1999-12-31 23:59:59.5'),
+    (4, '-00:00:00.000001', '24:00:00', null),
+    (5, null, '1 day', '2000-01-01 00:00:00')";
+
+/// Statements on columns of intervals whose answers must be alike.
+const SPANS_ALIKE: &[&str] = &[
+    "select * from t order by id",
+    "select id from t where d = '1 mon' or e = interval '24 hours' order by id",
+    "select id from t where d = interval '720' hour order by id",
+    "select id from t where d between '-1 day' and '2 mons' order by d, id",
+    "select id from t where e in ('1 day', '1 mon') order by e desc, id",
+    "select id from t where e = any('{24:00:00,\"1 mon\"}') order by id",
+    "select id, d < e, d <> e, coalesce(d, e), greatest(d, e), least(d, '1 hour') from t order by id",
+    "select min(d), max(e), count(d), count(distinct e), sum(d), avg(e) from t",
+    "select count(*) from t group by e order by 1, min(id)",
+    "select id, at + d, at - e, at + e * 2 from t order by id",
+    "select id, d + e, d - e, -e, e * 1.5, e / 4 from t order by id",
+    "select id, extract(epoch from d), extract(month from d), date_part('day', e) from t order by id",
+    "select id, date_trunc('month', d), e::time, d::text from t order by id",
+    "select a.id, b.id from t a join t b on a.d = b.d order by a.id, b.id",
+    "select array_agg(e order by id) from t",
+    "update t set d = '2 hours' where e = '00:00' returning id, d",
+    "update t set e = e + interval '1 hour' where id = 4 returning e",
+    "insert into t (id, e) select id + 10, at - '2024-01-01' from t where id = 1 returning e",
+    "copy (select id, d, e from t order by id) to stdout",
+    "copy (select id, e from t order by id) to stdout (format csv)",
+];
+
+#[test]
+fn intervals_are_postgresqls() {
+    let (owner, server) = start_all("");
+    let plain = Server::start(Path::new("/nowhere"), "");
+    let _plain = plain.rows(&format!(
+        "create table t (id int primary key, d interval, e interval default '2 days', at timestamp); {SPANS}"
+    ));
+    let _made = owner.rows(&format!(
+        "create table t (id int primary key, d enc_interval, e enc_interval default '2 days', at enc_timestamp) using strongroom; {SPANS}"
+    ));
+    for sql in SPANS_ALIKE {
+        assert_eq!(owner.rows(sql), plain.rows(sql), "{sql}");
+    }
+    for (sql, state) in [
+        ("insert into t (id, d) values (20, '1 fortnight')", "22007"),
+        (
+            "insert into t (id, d) values (20, '200000000 years')",
+            "22008",
+        ),
+        (
+            "select d + '2000-01-01'::timestamp from t where d = 'x'",
+            "22007",
+        ),
+        ("update t set d = d * 1e300", "22008"),
+    ] {
+        for said in [plain.run(sql), owner.run(sql)] {
+            let found = said.messages.contains(&format!("ERROR:  {state}"));
+            assert!(found, "{sql}: {}", said.messages);
+        }
+    }
+    let mut client = owner.connect().expect("a connection");
+    let mut found = |sql: &str, value: &str| {
+        let found = client.execute(sql, &[Some(value)]).expect(sql);
+        found.text(0, 0).to_owned()
+    };
+    for (condition, value, count) in [
+        ("d = $1", "2 hours", "1"),
+        ("e >= $1::interval", "P1D", "4"),
+        ("at + e > $1", "2024-02-28 00:00", "2"),
+    ] {
+        let sql = format!("select count(*) from t where {condition}");
+        assert_eq!(found(&sql, value), count, "{sql}");
+    }
+    let _copied = owner.rows("copy t (id, d) from stdin;\n7\t@ 1 day ago\n\\.\n");
+    assert_eq!(
+        owner.rows("select d, e from t where id = 7"),
+        "-1 days|2 days"
+    );
+    // They are opaque, and stay what they are through ends of both.
+    server.fails("select id from t order by d", "SR-8006");
+    owner.fails("create index on t (d)", "an index on an opaque column");
+    let before = owner.rows("select * from t order by id");
+    server.kill();
+    server.start_again();
+    owner.wait_for("select * from t order by id", &before);
+    // A plain column of them becomes confidential.
+    let made = "create table u (id int primary key, d interval); insert into u values (1, '1 mon'), (2, null)";
+    let _made = server.rows(made);
+    let mut convert = owner.columns();
+    convert.args(["convert", "u", "d", "--to-confidential", "--rewrite"]);
+    let converted = convert.arg("--proxy").arg(owner.proxy_socket()).status();
+    assert!(converted.is_ok_and(|status| status.success()));
+    assert_eq!(
+        owner.rows("select id, d + '1 day', pg_typeof(d) from u order by id"),
+        "1|1 mon 1 day|enc_interval\n2||enc_interval"
+    );
 }
