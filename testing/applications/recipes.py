@@ -98,9 +98,17 @@ def try_sqlalchemy():
         op.create_check_constraint("adult", "person", "age >= 18")
         op.alter_column("person", "city", server_default=None)
         op.alter_column("person", "age", new_column_name="years")
+        op.alter_column("person", "name", new_column_name="called")
+        op.add_column("person", sa.Column("grade", names["EncInteger"]("ordered"), server_default="3", nullable=False))
+        op.add_column("person", sa.Column("term", names["EncInterval"]()))
+        connection.execute(sa.text("INSERT INTO person (called, city, term) VALUES ('Edsger', 'Austin', '1 mon')"))
     with engine.begin() as connection:
-        cities = connection.execute(sa.text("SELECT city FROM person WHERE years IS NULL")).scalars()
-        equal(cities.all(), ["Paris"] * 3)
+        cities = connection.execute(sa.text("SELECT city FROM person WHERE years IS NULL ORDER BY city")).scalars()
+        equal(cities.all(), ["Austin"] + ["Paris"] * 3)
+        named = connection.execute(sa.text("SELECT called, grade FROM person WHERE called > 'Al' ORDER BY called"))
+        equal([tuple(row) for row in named], [("Alan", 3), ("Edsger", 3), ("Grace", 3)])
+        term = sa.text("SELECT max(term) FROM person WHERE term < '40 days'").columns(sa.column("max", names["EncInterval"]()))
+        equal(connection.execute(term).scalar(), datetime.timedelta(days=30))
 
     def run(*statements):
         with engine.begin() as connection:
@@ -130,7 +138,7 @@ def try_django():
 
     Text, Number, Date = field(models.TextField), field(models.DecimalField), field(models.DateField)
     Flag, Moment, Key = field(models.BooleanField), field(models.DateTimeField), field(models.UUIDField)
-    Clock, Document = field(models.TimeField), field(models.JSONField)
+    Clock, Document, Span = field(models.TimeField), field(models.JSONField), field(models.DurationField)
     first = [
         migrations.CreateModel(
             "Staff",
@@ -149,6 +157,12 @@ def try_django():
         migrations.AddField("Staff", "badge", Key(unique=True, null=True)),
         migrations.AddField("Staff", "starts", Clock(null=True)),
         migrations.AddField("Staff", "notes", Document(null=True)),
+        migrations.AddField("Staff", "shift", Span(null=True)),
+    ]
+    third = [
+        migrations.RenameField("Staff", "name", "called"),
+        migrations.AddField("Staff", "name", Text(db_index=True, default="none")),
+        migrations.RenameModel("Staff", "Person"),
     ]
     from django.db.migrations.state import ProjectState
 
@@ -188,6 +202,17 @@ def try_django():
         equal([who.name for who in Staff.objects.filter(name="Ada", **condition)], ["Ada"])
     equal(Staff.objects.filter(notes__isnull=True).exists(), True)
     equal([who.name for who in Staff.objects.filter(badge__in=[badge, uuid.uuid4()])], ["Ada"])
+    hours = datetime.timedelta(hours=7, minutes=30)
+    Staff.objects.filter(name="Ada").update(shift=hours)
+    ends = Staff.objects.annotate(ends=models.F("seen") + models.F("shift")).filter(shift__gt=hours / 2)
+    equal([who.ends - who.seen for who in ends], [hours])
+    equal(Staff.objects.aggregate(total=models.Sum("shift"))["total"], hours)
+    # Ordered columns and tables with other names, and a new column with a former name.
+    migrate(third)
+    Person = state.apps.get_model("staff", "Person")
+    Person.objects.create(called="Edsger", name="Dijkstra")
+    called = Person.objects.filter(called__gte="Alan").order_by("called").values_list("called", "name")
+    equal(list(called), [("Alan", "none"), ("Edsger", "Dijkstra"), ("Grace", "none")])
 
 
 try_sqlalchemy()

@@ -207,8 +207,8 @@ fn children(server: &Server) -> Result<Duration, Failure> {
     ticks(pid, &[15, 16])
 }
 
-/// Whether a server has backends of clients, or ones that have ended and for which it has not waited
-/// yet: their time does not count before.
+/// Whether a server has backends of clients, or ones that have ended and for which it has not
+/// waited yet: their time does not count before.
 fn has_clients(pid: u32) -> bool {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let children = children.unwrap_or_default();

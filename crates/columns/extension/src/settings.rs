@@ -1,5 +1,5 @@
-//! The settings `strongroom.*`: the zone's socket, sweeps, checkpoints, estimates, and the group that parallel
-//! workers join.
+//! The settings `strongroom.*`: the zone's socket, sweeps, checkpoints, estimates, and the group
+//! that parallel workers join.
 //!
 //! Must not: hold a secret that the server must not have. The group's secret is the server's own.
 

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use pg_sys::{CopyStmt, NodeTag, Oid};
 use pgrx::pg_sys;
-use strongroom_format::columns::{Class, Kind};
+use strongroom_format::columns::Class;
 
 use crate::call::{call_postgres, guarded};
 use crate::catalog::{options, rows, templates, types};

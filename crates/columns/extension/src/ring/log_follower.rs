@@ -79,9 +79,9 @@ pub(crate) fn register() {
         .load();
 }
 
-/// The main function of the background worker: once a second at least, if the zone can be reached, replays
-/// the log to it and has it checkpoint. Ends at SIGTERM; any error ends it too, and the server
-/// starts it again.
+/// The main function of the background worker: once a second at least, if the zone can be reached,
+/// replays the log to it and has it checkpoint. Ends at SIGTERM; any error ends it too, and the
+/// server starts it again.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
     guarded(|| {
@@ -336,8 +336,9 @@ impl Follower {
     }
 
     /// Has the zone checkpoint its store at `position`: for the first time, and then if the log has
-    /// grown and `strongroom.checkpoint_interval` or 64 MiB of log have passed. Raises an ERROR if another process has
-    /// told the zone that it reads the log: this worker connects anew then, and tries again.
+    /// grown and `strongroom.checkpoint_interval` or 64 MiB of log have passed. Raises an ERROR if
+    /// another process has told the zone that it reads the log: this worker connects anew then, and
+    /// tries again.
     fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
         if self.checkpoint.going_on.is_some() {
             return;

@@ -3,8 +3,8 @@
 //! A lineage is made from names (docs/spec/columns.md, "Lineages"), and a column keeps the one that
 //! its first value gave it. When a statement through the proxy changes the names, the columns that
 //! it concerns are noted with their OIDs before it is sent. Where the catalog shows them under
-//! another name afterwards, one that the statement can have given them, they are taken for what they
-//! were.
+//! another name afterwards, one that the statement can have given them, they are taken for what
+//! they were.
 //!
 //! Invariants:
 //! - A column has the lineage of another name only if statements of its owner lead from that name

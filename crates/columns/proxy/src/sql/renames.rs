@@ -1,6 +1,7 @@
 //! Which names a statement changes, of those that lineages are made from.
 //!
-//! Must not: know whether the statement is carried out, or which relation an unqualified name means.
+//! Must not: know whether the statement is carried out, or which relation an unqualified name
+//! means.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{

@@ -225,8 +225,8 @@ impl DefaultTarget {
 }
 
 /// Walks the expression of a column's default. For a comparable column it keeps a refusal if a
-/// constant in it is computed with, or if the column's name is not known: the zone stores a constant
-/// in a comparable column only if it was sealed for that column, and as it is.
+/// constant in it is computed with, or if the column's name is not known: the zone stores a
+/// constant in a comparable column only if it was sealed for that column, and as it is.
 fn set_default(resolver: &mut Resolver<'_>, column: &DefaultTarget, default: &mut Node) {
     let first = resolver.sites.len();
     let value = resolver.expr(default);

@@ -53,8 +53,8 @@ impl Class {
 
     /// Whether a column of this kind can have the class. That of a boolean is opaque: which of its
     /// values are equal would tell them as its order does. So is that of a document: the order of
-    /// documents tells how many members they have, and which of them are equal is seldom a key. So is
-    /// that of an interval: people use few of them, and equal ones have different forms.
+    /// documents tells how many members they have, and which of them are equal is seldom a key. So
+    /// is that of an interval: people use few of them, and equal ones have different forms.
     #[must_use]
     pub const fn is_possible_for(self, kind: Kind) -> bool {
         !self.is_comparable() || !matches!(kind, Kind::Bool | Kind::Interval | Kind::Jsonb)
