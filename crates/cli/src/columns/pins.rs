@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use strongroom_columns_proxy::relations::{
-    ColumnName, FunctionName, KnownRelations, RelationName, Shape, function_to_json,
-    relation_to_json, renamed_to_json,
+    ColumnName, FunctionName, KnownRelations, RelationName, Shape, adopted_to_json,
+    function_to_json, relation_to_json,
 };
-use strongroom_columns_proxy::sql::comparable::LineageNames;
+use strongroom_columns_proxy::sql::comparable::{ColumnPath, FormerName, LineageNames};
 
+use super::proxy::parse_adopted_column;
 use crate::context::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
@@ -23,11 +24,11 @@ use crate::output::columns;
 /// with one that has the name of a relation that is gone. When a relation was changed on purpose,
 /// past the proxy, forget it: the next connection takes it as the server says then. A function that
 /// had a confidential argument or result gets confidential constants until it is forgotten, by its
-/// name with brackets behind it. Proxies that run learn of it within 10 seconds. A column that was
-/// renamed through the proxy is shown with the name that its lineage is made from; it keeps it when
-/// its relation is forgotten.
+/// name with brackets behind it. Where names have changed, say what a comparable column was called
+/// when its values were stored; its own name takes that back. Proxies that run learn of all this
+/// within 10 seconds.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom columns pins\n  strongroom columns pins --forget public.staff"))]
+#[command(after_help = tail!("  strongroom columns pins\n  strongroom columns pins --forget public.staff\n  strongroom columns pins --adopt public.staff.level=public.staff.grade"))]
 pub(super) struct PinsArgs {
     /// The proxy's file. Beside the keyring unless given
     #[arg(long, value_name = "FILE")]
@@ -35,11 +36,15 @@ pub(super) struct PinsArgs {
     /// Relation to be learned again, or function: its name with brackets behind it
     #[arg(long, value_name = "SCHEMA.RELATION", value_parser = parse_forgotten)]
     forget: Vec<Forgotten>,
+    /// Column that was renamed, or restored under another name, and what it was called when its
+    /// values were stored: SCHEMA.RELATION.COLUMN=[DATABASE.]SCHEMA.RELATION.COLUMN
+    #[arg(long = "adopt", value_name = "NOW=BEFORE", value_parser = parse_adopted_column)]
+    adopted: Vec<(ColumnPath, FormerName)>,
     /// Of this database only
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
     /// Print JSON
-    #[arg(long, conflicts_with = "forget")]
+    #[arg(long, conflicts_with_all = ["forget", "adopted"])]
     pub(super) json: bool,
 }
 
@@ -54,7 +59,7 @@ enum Forgotten {
 
 impl PinsArgs {
     /// Prints what is known, or forgets the relations that are named. SR-5001 if the file cannot be
-    /// read or written, or was not written by a proxy; SR-1001 if a relation to be forgotten is not
+    /// read or written, or was not written by a proxy; SR-1001 if a relation that is named is not
     /// known.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keyring = context.keyring_path();
@@ -80,13 +85,17 @@ impl PinsArgs {
                     format!("{function}()"),
                 ),
             };
-            if count.map_err(about)? == 0 {
-                let what = format!("{shown} is not among what is known");
-                return Err(Failure::usage(&what));
-            }
+            is_known(count.map_err(about)?, &shown)?;
             note(&format!("{shown} is forgotten"));
         }
-        if !self.forget.is_empty() {
+        for (column, before) in &self.adopted {
+            let count = relations.adopt(|name| wanted(&name.database), column, before);
+            let [schema, relation, _] = column;
+            is_known(count.map_err(about)?, &format!("{schema}.{relation}"))?;
+            let (column, before) = (column.join("."), before.path.join("."));
+            note(&format!("{column} is known as {before}"));
+        }
+        if !(self.forget.is_empty() && self.adopted.is_empty()) {
             return Ok(());
         }
         let known = relations.known().map_err(about)?;
@@ -94,30 +103,39 @@ impl PinsArgs {
         let relations = relations.filter(|(name, _)| wanted(&name.database));
         let functions = known.functions.iter();
         let functions = functions.filter(|name| wanted(&name.database));
-        let renamed = known.renamed.iter();
-        let renamed = renamed.filter(|(name, _)| wanted(&name.database));
+        let adopted = known.adopted.iter();
+        let adopted = adopted.filter(|(name, _)| wanted(&name.database));
         if self.json {
             let relations: Vec<Value> = relations
                 .map(|(name, shape)| relation_to_json(name, shape))
                 .collect();
             let functions: Vec<Value> = functions.map(function_to_json).collect();
-            let renamed: Vec<Value> = renamed
-                .map(|(name, lineage_of)| renamed_to_json(name, lineage_of))
+            let adopted: Vec<Value> = adopted
+                .map(|(name, lineage_of)| adopted_to_json(name, lineage_of))
                 .collect();
             let known =
-                json!({ "relations": relations, "functions": functions, "renamed": renamed });
+                json!({ "relations": relations, "functions": functions, "adopted": adopted });
             return context.output.json(&known);
         }
-        let rows = rows(relations, functions, renamed);
+        let rows = rows(relations, functions, adopted);
         context.output.text(&columns(&rows))
     }
+}
+
+/// SR-1001 if nothing that is known has the name that is `shown`.
+fn is_known(count: usize, shown: &str) -> Result<(), Failure> {
+    if count == 0 {
+        let what = format!("{shown} is not among what is known");
+        return Err(Failure::usage(&what));
+    }
+    Ok(())
 }
 
 /// The lines of the table that is shown.
 fn rows<'k>(
     relations: impl Iterator<Item = (&'k RelationName, &'k Shape)>,
     functions: impl Iterator<Item = &'k FunctionName>,
-    renamed: impl Iterator<Item = (&'k ColumnName, &'k LineageNames)>,
+    adopted: impl Iterator<Item = (&'k ColumnName, &'k LineageNames)>,
 ) -> Vec<Vec<String>> {
     let mut rows = vec![
         ["SERVER", "DATABASE", "RELATION", "COLUMNS"]
@@ -145,7 +163,7 @@ fn rows<'k>(
             "a function with confidential values".to_owned(),
         ]);
     }
-    for (name, lineage_of) in renamed {
+    for (name, lineage_of) in adopted {
         rows.push(vec![
             name.server.clone(),
             name.database.clone(),

@@ -204,7 +204,7 @@ fn parse_pinned_column(text: &str) -> Result<PinnedColumn, String> {
 
 /// Parses `SCHEMA.RELATION.COLUMN=[DATABASE.]SCHEMA.RELATION.COLUMN`. The error is the text that
 /// clap shows.
-fn parse_adopted_column(text: &str) -> Result<(ColumnPath, FormerName), String> {
+pub(super) fn parse_adopted_column(text: &str) -> Result<(ColumnPath, FormerName), String> {
     parse_adopted(text).ok_or_else(|| {
         String::from(
             "SCHEMA.RELATION.COLUMN=[DATABASE.]SCHEMA.RELATION.COLUMN, now and before, as in the catalog",

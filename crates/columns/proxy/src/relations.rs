@@ -15,8 +15,8 @@
 //! - A function that had a confidential argument or result counts as one that has, until it is
 //!   changed by a statement through the proxy or its owner forgets it.
 //! - Temporary relations are kept like that for as long as their session lasts, in memory.
-//! - A column whose names a statement through the proxy changes keeps the lineage of the name that
-//!   it had (`renames.rs`).
+//! - A column has the lineage of another name only if the data owner has said so; what the server
+//!   says of names decides nothing.
 //! - While a statement through the proxy changes a relation, nothing is learned or said of it:
 //!   other transactions still see what it was.
 //!
@@ -29,19 +29,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use self::known::{
-    ColumnName, FunctionName, Known, RelationName, Shape, Shapes, function_to_json,
-    relation_to_json, renamed_to_json,
+    ColumnName, FunctionName, Known, RelationName, Shape, Shapes, adopted_to_json,
+    function_to_json, relation_to_json,
 };
 use self::known::{gone, learn_or_mark, read, write};
-use self::renames::Renaming;
-use strongroom_crypto::random16;
-
 use crate::locked_file::lock;
 use crate::sql::catalog::{Catalog, Relation};
 use crate::sql::changes::Changes;
+use crate::sql::comparable::{ColumnPath, FormerName};
 
 mod known;
-mod renames;
 
 /// The relations that are known to this proxy and those that share its file.
 #[derive(Debug)]
@@ -72,8 +69,6 @@ pub(crate) struct Changer {
     relations: Arc<KnownRelations>,
     server: String,
     number: u64,
-    /// What its changes of names are known by in the file: a random number.
-    renaming: u64,
     /// Whether the server has answered all of its statements, and no further one comes.
     is_over: bool,
     /// The session's temporary relations.
@@ -138,21 +133,53 @@ impl KnownRelations {
         })
     }
 
-    /// Begins a connection to the server at this address. Fails with the system's error if there
-    /// are no random numbers.
-    pub(crate) fn connection(self: &Arc<Self>, server: String) -> io::Result<Changer> {
-        let random = random16().map_err(io::Error::other)?;
-        let renaming = random.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    /// Notes that the values of a column have the lineage of another name, in each database of
+    /// `which` that has the column's relation; `before` is what the column was called when they
+    /// were stored. With its own name: that they have not. Returns how many databases there were.
+    ///
+    /// # Errors
+    /// As [`Self::known`], and when the file cannot be written.
+    pub fn adopt(
+        &self,
+        which: impl Fn(&RelationName) -> bool,
+        column: &ColumnPath,
+        before: &FormerName,
+    ) -> io::Result<usize> {
+        let [schema, relation, _] = column;
+        self.change(|known| {
+            let all = known.relations.keys();
+            let of = all
+                .filter(|name| which(name) && name.schema == *schema && name.relation == *relation);
+            let names: Vec<ColumnName> = of
+                .map(|name| ColumnName {
+                    server: name.server.clone(),
+                    database: name.database.clone(),
+                    path: column.clone(),
+                })
+                .collect();
+            for name in &names {
+                let lineage_of = before.in_database(&name.database);
+                if before.path == *column && lineage_of.first() == Some(&name.database) {
+                    known.adopted.remove(name);
+                } else {
+                    known.adopted.insert(name.clone(), lineage_of);
+                }
+            }
+            names.len()
+        })
+    }
+
+    /// Begins a connection to the server at this address.
+    pub(crate) fn connection(self: &Arc<Self>, server: String) -> Changer {
         let mut state = self.state();
         state.connections = state.connections.saturating_add(1);
-        Ok(Changer {
+        Changer {
             relations: Arc::clone(self),
             server,
             number: state.connections,
-            renaming: renaming.unwrap_or_default(),
             is_over: false,
             temporary: Mutex::default(),
-        })
+        }
     }
 
     /// Calls `with` with what is known, while no other process changes it, and keeps what it has
@@ -181,16 +208,11 @@ impl KnownRelations {
 
 impl Changer {
     /// Notes that a statement of the connection may change these relations of the database: what
-    /// was known of them is forgotten. `catalog`: the one from before.
+    /// was known of them is forgotten.
     ///
     /// # Errors
     /// Those of the file.
-    pub(crate) fn begin_change(
-        &self,
-        database: &str,
-        changes: &Changes,
-        catalog: &Catalog,
-    ) -> io::Result<()> {
+    pub(crate) fn begin_change(&self, database: &str, changes: &Changes) -> io::Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -209,53 +231,13 @@ impl Changer {
                 !(self.is_here(&name.server, &name.database, database)
                     && changes.has_function(&name.function))
             });
-            if !changes.renames.is_empty() {
-                let mut renaming = self.take_renaming(&mut known.renaming);
-                let begun = || Renaming::new(&self.server, database, self.renaming);
-                let own = renaming.get_or_insert_with(begun);
-                own.add(&changes.renames, catalog);
-                known.renaming.extend(renaming);
-            }
         })
     }
 
-    /// Takes the changes of names of this connection out of those of all. `None` if it has none.
-    fn take_renaming(&self, all: &mut Vec<Renaming>) -> Option<Renaming> {
-        let place = all
-            .iter()
-            .position(|renaming| renaming.connection == self.renaming)?;
-        Some(all.remove(place))
-    }
-
-    /// Lets columns that other names were given to keep their lineages.
-    fn keep_lineages(
-        &self,
-        database: &str,
-        settled: bool,
-        catalog: &mut Catalog,
-        known: &mut Known,
-    ) {
-        let here = |server: &str, of: &str| self.is_here(server, of, database);
-        known.renaming.retain(|renaming| !renaming.is_past());
-        // What other connections have not committed is not in the catalog, and what they have is.
-        // Within a transaction it is what the connection itself has changed, and nobody else sees.
-        let own = self.take_renaming(&mut known.renaming);
-        let mut renamed = known.renamed.clone();
-        if settled {
-            for renaming in &known.renaming {
-                if here(&renaming.server, &renaming.database) {
-                    renaming.apply(catalog, &mut renamed);
-                }
-            }
-        }
-        if let Some(own) = &own {
-            own.apply(catalog, &mut renamed);
-        }
-        if settled || own.is_some() {
-            renames::separate(&self.server, database, catalog, &mut renamed);
-        }
+    /// Adds to the catalog what its owner says of the names that lineages are made from.
+    fn adopt_columns(&self, database: &str, catalog: &mut Catalog, known: &Known) {
         let columns_of = |of: &str| {
-            let columns = renamed.iter();
+            let columns = known.adopted.iter();
             let columns =
                 columns.filter(|(name, _)| self.is_here(&name.server, &name.database, of));
             columns
@@ -265,11 +247,6 @@ impl Changer {
         catalog.adopt(columns_of(database));
         if let Some(former) = catalog.former_database().map(str::to_owned) {
             catalog.adopt(columns_of(&former));
-        }
-        if settled {
-            known.renamed = renamed;
-        } else {
-            known.renaming.extend(own);
         }
     }
 
@@ -302,7 +279,7 @@ impl Changer {
         }
         drop(state);
         self.relations.change(|known| {
-            self.keep_lineages(database, settled, catalog, known);
+            self.adopt_columns(database, catalog, known);
             self.check_relations(database, catalog, &mut known.relations, (&own, &changing));
             let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
             let functions = catalog.functions_mut();
@@ -371,7 +348,6 @@ impl Changer {
             .filter(|(name, shape)| {
                 self.is_here(&name.server, &name.database, database)
                     && !is_in(changing, &name.relation, shape.part_of.as_ref())
-                    && catalog.has_name(&name.relation)
                     && catalog
                         .relations(&name.schema, &name.relation)
                         .next()
@@ -383,7 +359,10 @@ impl Changer {
             })
             .collect();
         for (name, relation) in missing {
-            catalog.add_gone(&name.relation, relation);
+            catalog.note_missing(&name.relation);
+            if catalog.has_name(&name.relation) {
+                catalog.add_gone(&name.relation, relation);
+            }
         }
     }
 

@@ -15,7 +15,8 @@ use super::settings::Settings;
 use crate::envelope;
 use crate::keys::ColumnKeys;
 use crate::results::Results;
-use crate::sql::catalog::{Catalog, EncType, base_array_oid};
+use crate::sql::base_array_oid;
+use crate::sql::catalog::{Catalog, EncType};
 use crate::sql::refusal::Refusal;
 use crate::sql::{ComparableColumn, Origins};
 

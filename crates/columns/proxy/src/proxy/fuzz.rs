@@ -121,15 +121,12 @@ pub fn messages(bytes: &[u8]) {
     else {
         return;
     };
-    let Ok(relations) = Arc::new(KnownRelations::in_memory()).connection(String::new()) else {
-        return;
-    };
     let connection = Connection {
         client: BufReader::new(client),
         server: BufReader::new(server),
         session: Session::new(catalog(), Settings::default(), Results::of_anybody(), b'I'),
         names: Arc::default(),
-        relations,
+        relations: Arc::new(KnownRelations::in_memory()).connection(String::new()),
         name: String::new(),
         zone_session: None,
     };

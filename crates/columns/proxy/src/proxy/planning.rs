@@ -260,11 +260,10 @@ impl Upstream {
         for plan in &mut plans {
             self.seal_kept(plan)?;
         }
-        let catalog = self.catalog();
         for plan in &plans {
             let begun = self
                 .relations
-                .begin_change(&self.names.database, &plan.changes, &catalog);
+                .begin_change(&self.names.database, &plan.changes);
             begun.map_err(|error| unkept(&error))?;
         }
         // Later statements of the same pipeline are planned before the catalog can be read again.

@@ -97,7 +97,7 @@ pub(crate) fn accept_client(
     let text = |wanted| String::from_utf8_lossy(parameter(&packet, wanted).unwrap_or_default());
     let name =
         zone_session::client_name(&text(b"user"), &names.database, &text(b"application_name"));
-    let relations = shared.relations.connection(address.to_string())?;
+    let relations = shared.relations.connection(address.to_string());
     if let Err(error) = relations.check(&names.database, true, &mut catalog) {
         return refuse(&mut client, &unkept(&error));
     }

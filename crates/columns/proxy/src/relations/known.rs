@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use strongroom_format::columns::{Class, Kind};
 use strongroom_keyring::durable;
 
-use super::renames::Renaming;
 use crate::sql::catalog::{Column, Relation};
 use crate::sql::comparable::{ColumnPath, LineageNames};
 
@@ -74,10 +73,9 @@ pub struct Known {
     pub relations: Shapes,
     /// Functions with a confidential argument or result.
     pub functions: BTreeSet<FunctionName>,
-    /// By column, the names that its lineage is made from, where these are not its own.
-    pub renamed: BTreeMap<ColumnName, LineageNames>,
-    /// Changes of names whose end was not seen yet.
-    pub(super) renaming: Vec<Renaming>,
+    /// By column, the names that its lineage is made from, where the data owner has said that these
+    /// are not its own.
+    pub adopted: BTreeMap<ColumnName, LineageNames>,
 }
 
 /// Returns the relation with this shape, of which the catalog says nothing any more, for statements
@@ -207,13 +205,9 @@ pub(super) fn write(path: &std::path::Path, known: &Known) -> io::Result<()> {
     let relations = known.relations.iter();
     let relations = relations.map(|(name, shape)| relation_to_json(name, shape));
     let functions = known.functions.iter().map(function_to_json);
-    let renamed = known.renamed.iter();
-    let renamed = renamed.map(|(name, lineage_of)| renamed_to_json(name, lineage_of));
-    let renaming = known.renaming.iter().map(|renaming| {
-        // A structure of texts and numbers has a form in JSON.
-        json!({ "renaming": serde_json::to_value(renaming).unwrap_or_default() })
-    });
-    for line in relations.chain(functions).chain(renamed).chain(renaming) {
+    let adopted = known.adopted.iter();
+    let adopted = adopted.map(|(name, lineage_of)| adopted_to_json(name, lineage_of));
+    for line in relations.chain(functions).chain(adopted) {
         text.push_str(&line.to_string());
         text.push('\n');
     }
@@ -245,7 +239,7 @@ pub fn function_to_json(name: &FunctionName) -> Value {
 
 /// A column that has the lineage of another name as JSON, which is a line of the file.
 #[must_use]
-pub fn renamed_to_json(name: &ColumnName, lineage_of: &LineageNames) -> Value {
+pub fn adopted_to_json(name: &ColumnName, lineage_of: &LineageNames) -> Value {
     let [schema, relation, column] = &name.path;
     json!({
         "server": name.server,
@@ -260,15 +254,11 @@ pub fn renamed_to_json(name: &ColumnName, lineage_of: &LineageNames) -> Value {
 impl Known {
     /// Adds what a line says. `None` for a line that is not understood.
     fn add_line(&mut self, line: &str) -> Option<()> {
-        let mut value: Value = serde_json::from_str(line).ok()?;
-        let understood = if !value["renaming"].is_null() {
-            let renaming = serde_json::from_value(value["renaming"].take()).ok()?;
-            self.renaming.push(renaming);
-            json!({ "renaming": null })
-        } else if !value["lineage_of"].is_null() {
-            let (name, lineage_of) = renamed_of(&value)?;
-            let understood = renamed_to_json(&name, &lineage_of);
-            self.renamed.insert(name, lineage_of);
+        let value: Value = serde_json::from_str(line).ok()?;
+        let understood = if !value["lineage_of"].is_null() {
+            let (name, lineage_of) = adopted_of(&value)?;
+            let understood = adopted_to_json(&name, &lineage_of);
+            self.adopted.insert(name, lineage_of);
             understood
         } else if value["function"].is_null() {
             let (name, shape) = relation_of(&value)?;
@@ -289,7 +279,7 @@ impl Known {
 }
 
 /// The column of a line, and the names that its lineage is made from. `None` for another line.
-fn renamed_of(value: &Value) -> Option<(ColumnName, LineageNames)> {
+fn adopted_of(value: &Value) -> Option<(ColumnName, LineageNames)> {
     let text = |of: &Value| of.as_str().map(str::to_owned);
     let name = ColumnName {
         server: text(&value["server"])?,
@@ -394,7 +384,7 @@ mod tests {
         is_written_as(&known, "1.pins");
     }
 
-    /// The file with columns that were renamed. It is never changed.
+    /// The file with a column that was adopted. It is never changed.
     #[test]
     fn the_golden_file_with_other_names_is_read_and_written_as_it_is() {
         let known = read(&golden("2.pins")).unwrap();
@@ -404,25 +394,23 @@ mod tests {
             path: ["public", "staff", "level"].map(str::to_owned),
         };
         let grade = ["app", "public", "staff", "grade"].map(str::to_owned);
-        assert_eq!(known.renamed, [(level, grade)].into());
-        assert_eq!((known.relations.len(), known.renaming.len()), (2, 1));
+        assert_eq!(known.adopted, [(level, grade)].into());
+        assert_eq!(known.relations.len(), 2);
         is_written_as(&known, "2.pins");
     }
 
     #[test]
     fn what_a_newer_version_has_written_is_not_overwritten() {
         let text = std::fs::read_to_string(golden("1.pins")).unwrap();
-        let renamed = std::fs::read_to_string(golden("2.pins")).unwrap();
+        let adopted = std::fs::read_to_string(golden("2.pins")).unwrap();
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pins");
         let newer = [
             text.replace("\"database\"", "\"cluster\":1,\"database\""),
             text.replace("\"function\"", "\"arguments\":1,\"function\""),
             format!("{text}{{\"view\":\"staff\"}}\n"),
-            renamed.replace("\"before\"", "\"indexes\":[],\"before\""),
-            renamed.replace("\"path\"", "\"sort\":1,\"path\""),
-            renamed.replace("\"detached\"", "\"attached\""),
-            renamed.replace("\"column\":\"level\"", "\"index\":1,\"column\":\"level\""),
+            adopted.replace("\"column\":\"level\"", "\"index\":1,\"column\":\"level\""),
+            adopted.replace("\"lineage_of\":[\"app\"", "\"lineage_of\":[\"1\",\"app\""),
         ];
         for bad in newer {
             durable::replace(&path, bad.as_bytes(), 0o600).unwrap();

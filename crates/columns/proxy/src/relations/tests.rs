@@ -1,10 +1,9 @@
 //! What is learned of relations, what is refused, and what is forgotten when they change.
 
-mod renames;
-
 use super::*;
 use strongroom_keyring::durable;
 
+use crate::sql::comparable::{Names, parse_adopted};
 use crate::sql::tests::catalog;
 
 const DATABASE: &str = "shop";
@@ -37,7 +36,7 @@ const FIRST: &[&str] = &["t(id, name text, city)"];
 #[test]
 fn a_relation_stays_what_it_was() {
     let known = known();
-    let one = known.connection("server".to_owned()).unwrap();
+    let one = known.connection("server".to_owned());
     assert_eq!(sees(&one, true, FIRST), Ok(()));
     assert_eq!(sees(&one, true, FIRST), Ok(()));
     for (other, why) in [
@@ -64,7 +63,7 @@ fn a_relation_stays_what_it_was() {
     ] {
         assert_eq!(sees(&one, true, &[other]), Err(why.to_owned()));
         // It is so for whoever comes later, too.
-        let later = known.connection("server".to_owned()).unwrap();
+        let later = known.connection("server".to_owned());
         assert!(sees(&later, true, &[other]).is_err());
     }
     // A column behind the others changes nothing of what was written before.
@@ -80,11 +79,7 @@ fn a_relation_stays_what_it_was() {
     );
     assert_eq!(sees(&one, true, &["u(b)"]), Ok(()));
     assert_eq!(
-        sees(
-            &known.connection("other".to_owned()).unwrap(),
-            true,
-            &["t(a text)"]
-        ),
+        sees(&known.connection("other".to_owned()), true, &["t(a text)"]),
         Ok(())
     );
     assert_eq!(
@@ -104,7 +99,7 @@ fn a_relation_stays_what_it_was() {
 #[test]
 fn a_partition_is_one_of_the_same_table() {
     let known = known();
-    let one = known.connection("server".to_owned()).unwrap();
+    let one = known.connection("server".to_owned());
     let check = |root: Option<&str>| {
         let mut catalog = catalog(FIRST);
         for (_, relation) in catalog.relations_mut() {
@@ -130,12 +125,11 @@ fn a_partition_is_one_of_the_same_table() {
 fn what_is_being_changed_is_learned_when_it_is_done() {
     let known = known();
     let (mut one, other) = (
-        known.connection("server".to_owned()).unwrap(),
-        known.connection("server".to_owned()).unwrap(),
+        known.connection("server".to_owned()),
+        known.connection("server".to_owned()),
     );
     assert_eq!(sees(&one, true, FIRST), Ok(()));
-    one.begin_change(DATABASE, &changes(&["t"]), &Catalog::default())
-        .unwrap();
+    one.begin_change(DATABASE, &changes(&["t"])).unwrap();
     let after = &["t(id, city, name text)"];
     // The change is in a transaction: the one sees it, the other does not yet.
     assert_eq!(sees(&one, false, after), Ok(()));
@@ -144,8 +138,7 @@ fn what_is_being_changed_is_learned_when_it_is_done() {
     assert_eq!(sees(&one, true, after), Ok(()));
     assert!(sees(&other, true, FIRST).is_err());
     // One that leaves before it has looked.
-    one.begin_change(DATABASE, &changes(&["t"]), &Catalog::default())
-        .unwrap();
+    one.begin_change(DATABASE, &changes(&["t"])).unwrap();
     one.leave(true);
     drop(one);
     assert_eq!(sees(&other, true, FIRST), Ok(()));
@@ -155,9 +148,7 @@ fn what_is_being_changed_is_learned_when_it_is_done() {
         any: true,
         ..Changes::default()
     };
-    other
-        .begin_change(DATABASE, &every, &Catalog::default())
-        .unwrap();
+    other.begin_change(DATABASE, &every).unwrap();
     assert_eq!(sees(&other, true, after), Ok(()));
 }
 
@@ -165,7 +156,7 @@ fn what_is_being_changed_is_learned_when_it_is_done() {
 #[test]
 fn another_relation_does_not_take_the_name_of_one_that_is_gone() {
     let known = known();
-    let one = known.connection("server".to_owned()).unwrap();
+    let one = known.connection("server".to_owned());
     let gone = Err("public.t is gone, and another relation has its name".to_owned());
     assert_eq!(sees(&one, true, FIRST), Ok(()));
     for others in [&["s.t(id, name, city)"], &["pg_temp_7.t(id, name, city)"]] {
@@ -186,8 +177,7 @@ fn another_relation_does_not_take_the_name_of_one_that_is_gone() {
     };
     assert!(differs("public") && !differs("s"));
     // Its owner drops it.
-    one.begin_change(DATABASE, &changes(&["t"]), &Catalog::default())
-        .unwrap();
+    one.begin_change(DATABASE, &changes(&["t"])).unwrap();
     assert_eq!(sees(&one, false, &["s.t(id, name, city)"]), Ok(()));
     assert_eq!(sees(&one, true, &["s.t(id, name, city)"]), Ok(()));
 }
@@ -195,7 +185,7 @@ fn another_relation_does_not_take_the_name_of_one_that_is_gone() {
 #[test]
 fn a_session_s_temporary_relations_stay_what_they_were() {
     let known = known();
-    let one = known.connection("server".to_owned()).unwrap();
+    let one = known.connection("server".to_owned());
     let sees = |settled: bool, tables: &[&str]| {
         let mut catalog = catalog(tables);
         "pg_temp_3".clone_into(&mut catalog.temporary_schema);
@@ -218,11 +208,9 @@ fn a_session_s_temporary_relations_stay_what_they_were() {
             ..Changes::default()
         },
     ] {
-        one.begin_change(DATABASE, &changes, &Catalog::default())
-            .unwrap();
+        one.begin_change(DATABASE, &changes).unwrap();
         assert!(sees(true, &["pg_temp_3.t(name)"]));
-        one.begin_change(DATABASE, &changes, &Catalog::default())
-            .unwrap();
+        one.begin_change(DATABASE, &changes).unwrap();
         assert!(sees(true, temporary));
     }
     // They are nobody else's, and not kept.
@@ -232,7 +220,7 @@ fn a_session_s_temporary_relations_stay_what_they_were() {
 #[test]
 fn a_function_keeps_its_confidential_values() {
     let known = known();
-    let one = known.connection("server".to_owned()).unwrap();
+    let one = known.connection("server".to_owned());
     let has = |of: &Changer, settled: bool, there: bool| {
         let mut catalog = catalog(FIRST);
         catalog.functions_mut().clear();
@@ -243,22 +231,13 @@ fn a_function_keeps_its_confidential_values() {
         catalog.has_function("f")
     };
     assert!(!has(&one, true, false) && has(&one, true, true) && has(&one, true, false));
-    assert!(has(
-        &known.connection("server".to_owned()).unwrap(),
-        true,
-        false
-    ));
-    assert!(!has(
-        &known.connection("other".to_owned()).unwrap(),
-        true,
-        false
-    ));
+    assert!(has(&known.connection("server".to_owned()), true, false));
+    assert!(!has(&known.connection("other".to_owned()), true, false));
     let dropped = Changes {
         functions: std::iter::once("f".to_owned()).collect(),
         ..Changes::default()
     };
-    one.begin_change(DATABASE, &dropped, &Catalog::default())
-        .unwrap();
+    one.begin_change(DATABASE, &dropped).unwrap();
     assert!(!has(&one, false, false) && !has(&one, true, false));
     assert!(has(&one, true, true));
     assert_eq!(
@@ -275,20 +254,14 @@ fn the_file_is_shared_and_understood_by_hand() {
     let open = || Arc::new(KnownRelations::at(path.clone()).unwrap());
     let (one, two) = (open(), open());
     let names = &["t(id, \"na\tme text)"];
-    assert_eq!(
-        sees(&one.connection("s".to_owned()).unwrap(), true, names),
-        Ok(())
-    );
-    assert!(sees(&two.connection("s".to_owned()).unwrap(), true, FIRST).is_err());
+    assert_eq!(sees(&one.connection("s".to_owned()), true, names), Ok(()));
+    assert!(sees(&two.connection("s".to_owned()), true, FIRST).is_err());
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.starts_with('#') && text.lines().count() == 4, "{text}");
     assert_eq!(one.known().unwrap(), two.known().unwrap());
     assert_eq!(two.known().unwrap().functions.len(), 1);
     two.forget(|_| true).unwrap();
-    assert_eq!(
-        sees(&one.connection("s".to_owned()).unwrap(), true, FIRST),
-        Ok(())
-    );
+    assert_eq!(sees(&one.connection("s".to_owned()), true, FIRST), Ok(()));
     for bad in [
         "",
         "not a heading\n",
@@ -306,16 +279,51 @@ fn what_a_client_has_left_unanswered_is_not_learned() {
     const AFTER: &[&str] = &["t(id, name, city text)"];
     for (is_over, left) in [(true, Err(())), (false, Ok(()))] {
         let known = known();
-        let one = known.connection("server".to_owned()).unwrap();
+        let one = known.connection("server".to_owned());
         assert_eq!(sees(&one, true, FIRST), Ok(()));
-        let mut other = known.connection("server".to_owned()).unwrap();
-        other
-            .begin_change(DATABASE, &changes(&["t"]), &Catalog::default())
-            .unwrap();
+        let mut other = known.connection("server".to_owned());
+        other.begin_change(DATABASE, &changes(&["t"])).unwrap();
         other.leave(is_over);
         drop(other);
         // The statement is not done yet, and then it is.
         assert_eq!(sees(&one, true, FIRST), Ok(()));
         assert_eq!(sees(&one, true, AFTER).map_err(drop), left);
     }
+}
+
+/// What the data owner says that a column was called, in the databases that have its relation.
+#[test]
+fn a_column_has_the_lineage_that_its_owner_says() {
+    let column = |text: &str| parse_adopted(text).unwrap();
+    let known = known();
+    let one = known.connection("server".to_owned());
+    let lineage_of = |column: &str| {
+        let mut catalog = catalog(FIRST);
+        let names = Names::new(DATABASE.to_owned(), &BTreeMap::new(), &BTreeMap::new());
+        catalog.set_names(Arc::new(names));
+        one.check(DATABASE, true, &mut catalog).unwrap();
+        let path = ["public", "t", column].map(str::to_owned);
+        catalog.lineage_names(&path).join(".")
+    };
+    assert_eq!(lineage_of("name"), "shop.public.t.name");
+    let adopt = |text: &str, database: &str| {
+        let (now, before) = column(text);
+        let of = |name: &RelationName| name.database == database;
+        known.adopt(of, &now, &before).unwrap()
+    };
+    assert_eq!(adopt("public.t.name=public.t.title", DATABASE), 1);
+    assert_eq!(lineage_of("name"), "shop.public.t.title");
+    assert_eq!(lineage_of("city"), "shop.public.t.city");
+    // Nothing is known of it.
+    assert_eq!(adopt("public.u.name=public.t.title", DATABASE), 0);
+    assert_eq!(adopt("public.t.name=public.t.other", "elsewhere"), 0);
+    // It is kept when the relation changes or is forgotten, until it is taken back.
+    one.begin_change(DATABASE, &changes(&["t"])).unwrap();
+    known.forget(|_| true).unwrap();
+    assert_eq!(lineage_of("name"), "shop.public.t.title");
+    assert_eq!(adopt("public.t.name=archive.old.t.title", DATABASE), 1);
+    assert_eq!(lineage_of("name"), "archive.old.t.title");
+    assert_eq!(adopt("public.t.name=public.t.name", DATABASE), 1);
+    assert_eq!(lineage_of("name"), "shop.public.t.name");
+    assert!(known.known().unwrap().adopted.is_empty());
 }

@@ -157,6 +157,8 @@ pub struct Catalog {
     pub(super) doubted: BTreeSet<String>,
     /// Whether that may be any relation.
     pub(super) all_doubted: bool,
+    /// Names of relations that were there, in some schema, and of which the server says nothing.
+    pub(super) missing: BTreeSet<String>,
     /// Whether it has definitions of a transaction that is not over, which can be rolled back.
     pub(super) is_provisional: bool,
     /// Types that are not confidential themselves but hold confidential values, by OID and by name.
@@ -404,6 +406,12 @@ impl Catalog {
         })
     }
 
+    /// Notes the name of a relation of which the server says nothing any more, although it was
+    /// there.
+    pub(crate) fn note_missing(&mut self, name: &str) {
+        self.missing.insert(name.to_owned());
+    }
+
     /// Adds a relation of which the catalog says nothing any more, although it was there.
     pub(crate) fn add_gone(&mut self, name: &str, relation: Relation) {
         let named = self.relations.entry(name.to_owned()).or_default();
@@ -592,25 +600,4 @@ impl Catalog {
 /// Parses a number. `None` if there is no text or it is no number.
 fn number(text: Option<&str>) -> Option<u32> {
     text?.parse().ok()
-}
-
-/// Returns the OID of the array type of a kind's base type, which is fixed in `pg_type.dat`.
-#[must_use]
-pub const fn base_array_oid(kind: Kind) -> u32 {
-    match kind {
-        Kind::Bool => 1000,
-        Kind::Bytea => 1001,
-        Kind::Int4 => 1007,
-        Kind::Int8 => 1016,
-        Kind::Text => 1009,
-        Kind::Float8 => 1022,
-        Kind::Date => 1182,
-        Kind::Time => 1183,
-        Kind::Timestamp => 1115,
-        Kind::Timestamptz => 1185,
-        Kind::Interval => 1187,
-        Kind::Numeric => 1231,
-        Kind::Uuid => 2951,
-        Kind::Jsonb => 3807,
-    }
 }

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterTableStmt, DiscardMode, DropStmt, Node, ObjectType, RangeVar};
 
-use super::renames::{Rename, renames};
 use super::tree::names;
 
 /// Relations whose columns a statement may change.
@@ -22,8 +21,6 @@ pub(crate) struct Changes {
     pub(crate) temporary: bool,
     /// Whether it may be any relation and function of the database.
     pub(crate) any: bool,
-    /// The changes of names, of those that lineages are made from.
-    pub(crate) renames: Vec<Rename>,
 }
 
 impl Changes {
@@ -48,7 +45,6 @@ impl Changes {
         self.functions.extend(other.functions.iter().cloned());
         self.temporary |= other.temporary;
         self.any |= other.any;
-        self.renames.extend(other.renames.iter().cloned());
     }
 
     /// Returns the change of any relation.
@@ -65,16 +61,8 @@ impl Changes {
     }
 }
 
-/// Returns what the statement may make, change or drop.
-pub(super) fn changes(node: &Node) -> Changes {
-    Changes {
-        renames: renames(node),
-        ..changed_relations(node)
-    }
-}
-
-/// Returns the relations and functions that the statement may make, change or drop.
-fn changed_relations(node: &Node) -> Changes {
+/// Returns the relations that the statement may make, change or drop.
+pub(super) fn changed_relations(node: &Node) -> Changes {
     let mut changes = Changes::default();
     match node.node.as_ref() {
         Some(NodeEnum::CreateStmt(create)) => changes.add(create.relation.as_ref()),

@@ -33,6 +33,17 @@ pub struct FormerName {
     pub path: ColumnPath,
 }
 
+impl FormerName {
+    /// Returns the names that lineages are made from; `database` is the one in which the column is
+    /// now.
+    #[must_use]
+    pub fn in_database(&self, database: &str) -> LineageNames {
+        let [schema, relation, column] = self.path.clone();
+        let database = self.database.as_deref().unwrap_or(database);
+        [database.to_owned(), schema, relation, column]
+    }
+}
+
 /// What the data owner says of the names that lineages are made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
@@ -59,10 +70,8 @@ impl Names {
             adopted: BTreeMap::new(),
         };
         let adopted = columns.iter().map(|(now, former)| {
-            let [schema, relation, column] = former.path.clone();
-            let database = former.database.as_deref();
-            let database = database.unwrap_or_else(|| names.lineage_database());
-            (now.clone(), [database.to_owned(), schema, relation, column])
+            let lineage_of = former.in_database(names.lineage_database());
+            (now.clone(), lineage_of)
         });
         names.adopted = adopted.collect();
         names

@@ -421,3 +421,24 @@ pub(crate) fn operator_kind(operator: &str, a: Option<Kind>, b: Option<Kind>) ->
 pub(crate) fn widens(own: Kind, to: Kind) -> bool {
     matches!((width(own), width(to)), (Some(own), Some(to)) if own <= to)
 }
+
+/// Returns the OID of the array type of a kind's base type, which is fixed in `pg_type.dat`.
+#[must_use]
+pub(crate) const fn base_array_oid(kind: Kind) -> u32 {
+    match kind {
+        Kind::Bool => 1000,
+        Kind::Bytea => 1001,
+        Kind::Int4 => 1007,
+        Kind::Int8 => 1016,
+        Kind::Text => 1009,
+        Kind::Float8 => 1022,
+        Kind::Date => 1182,
+        Kind::Time => 1183,
+        Kind::Timestamp => 1115,
+        Kind::Timestamptz => 1185,
+        Kind::Interval => 1187,
+        Kind::Numeric => 1231,
+        Kind::Uuid => 2951,
+        Kind::Jsonb => 3807,
+    }
+}

@@ -17,7 +17,7 @@ use super::flow::OriginColumn;
 
 /// Prefix of the name of a column that a conversion fills; the number of the column that it is to
 /// replace follows.
-pub(crate) const CONVERTED: &str = "strongroom~";
+const CONVERTED: &str = "strongroom~";
 
 impl Catalog {
     /// Sets what the data owner says of the names that lineages are made from.
@@ -105,15 +105,25 @@ impl Catalog {
         found
     }
 
-    /// Returns the comparable column that a definition makes in a table: its name, and class and
-    /// modifier of its type. `None` if it is not known how the column will be known: which schema
-    /// the table will be in, or when another column has the lineage of the name.
+    /// Returns the comparable column that a definition makes in a table, `is_new` or one that is
+    /// there: its name, and class and modifier of its type. `None` if it is not certain how the
+    /// column will be known: a constant that is sealed for it would be one of the column that has
+    /// this name. So it is if a table without a schema may be another one, if the table has such a
+    /// column, and if another column has the lineage of the name.
     pub(super) fn comparable_column_to_be(
         &self,
-        (schema, table): (&str, &str),
+        (schema, table, is_new): (&str, &str, bool),
         column: &str,
         (class, modifier): (Class, i32),
     ) -> Option<ComparableColumn> {
+        let other = self.relations("", table).next().is_some() || self.missing.contains(table);
+        let has_column = |known: &Relation| known.columns.iter().any(|one| one.name == column);
+        if self.is_doubted(table)
+            || (is_new && schema.is_empty() && other)
+            || self.relations(schema, table).any(has_column)
+        {
+            return None;
+        }
         let schema = match schema {
             "" => Some(&*self.current_schema).filter(|schema| !schema.is_empty())?,
             temporary if temporary.starts_with("pg_temp_") => "pg_temp",
@@ -142,24 +152,6 @@ impl Catalog {
         for (now, before) in adopted {
             names.adopted.entry(now).or_insert(before);
         }
-    }
-
-    /// Returns the confidential columns of relations that are no views: relation, column, and the
-    /// names that the column's lineage is made from unless it has another name's.
-    pub(crate) fn confidential_columns(
-        &self,
-    ) -> impl Iterator<Item = (&str, &Relation, &Column, ColumnPath)> {
-        let relations = self.relations.iter();
-        let relations = relations.flat_map(|(name, all)| all.iter().map(move |one| (name, one)));
-        relations
-            .filter(|(_, relation)| !relation.is_view)
-            .flat_map(move |(name, relation)| {
-                let confidential = relation.columns.iter().filter(|one| one.kind.is_some());
-                confidential.map(move |column| {
-                    let path = self.path(relation, name, column);
-                    (name.as_str(), relation, column, path)
-                })
-            })
     }
 
     /// Returns the lineage of a column of the relation `name`.

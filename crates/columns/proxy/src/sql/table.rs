@@ -103,7 +103,9 @@ pub(super) fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt)
         partition_bound(resolver, bound);
     }
     let table = naming_table(create);
-    let table = table.as_ref().map(|(schema, name)| (&**schema, &**name));
+    let table = table
+        .as_ref()
+        .map(|(schema, name)| (&**schema, &**name, true));
     for element in &mut create.table_elts {
         match element.node.as_mut() {
             Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column, table),
@@ -167,12 +169,12 @@ fn taken_columns(resolver: &mut Resolver<'_>, create: &CreateStmt) -> Columns {
 }
 
 /// Walks a column's default and constraints. The default's constants flow into the column.
-/// `table`: the name of the one that the definition is of, or that it takes the column from;
-/// `None` if it is not known.
+/// `table`: schema and name of the one that the definition is of, or that it takes the column from,
+/// and whether it is made; `None` if it is not known.
 fn column_definition(
     resolver: &mut Resolver<'_>,
     column: &mut ColumnDef,
-    table: Option<(&str, &str)>,
+    table: Option<(&str, &str, bool)>,
 ) {
     let modifier = modifier_from_definition(column.type_name.as_ref());
     let class = Class::of_modifier(modifier);
@@ -187,7 +189,7 @@ fn column_definition(
             catalog.comparable_column_to_be(table, &column.colname, (class, modifier))
         });
     } else if column.type_name.is_none() {
-        let (schema, table) = table.unwrap_or_default();
+        let (schema, table, _) = table.unwrap_or_default();
         let known = resolver.catalog.comparable_columns(schema, table);
         flow.comparable = of_name(&known, &column.colname);
         is_comparable = flow.comparable.is_some();
@@ -247,9 +249,9 @@ fn set_default(resolver: &mut Resolver<'_>, column: &DefaultTarget, default: &mu
         )
     } else {
         Refusal::statement(
-            "the default of a column that can be compared without a session, in a table that is not known",
-            "Name the table's schema, or set the default when the table is there: \
-             ALTER TABLE ... ALTER COLUMN ... SET DEFAULT.",
+            "the default of a column that can be compared without a session, and whose name may be another one's",
+            "Name the table's schema, or set the default in a statement of its own when the table \
+             is there: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT.",
         )
     };
     resolver.refusal.get_or_insert(refusal);
@@ -345,7 +347,7 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
                 let table = table
                     .as_ref()
                     .filter(|_| subtype == AlterTableType::AtAddColumn);
-                let table = table.map(|(schema, name)| (&**schema, &**name));
+                let table = table.map(|(schema, name)| (&**schema, &**name, false));
                 column_definition(resolver, definition, table);
             }
             Some(NodeEnum::Constraint(constraint)) => {

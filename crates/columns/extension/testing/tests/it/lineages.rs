@@ -190,6 +190,49 @@ fn ordered_columns_take_what_applications_store() {
     );
 }
 
+/// Names change: the owner says what a column was called, to proxies that run.
+#[test]
+fn a_renamed_column_is_known_by_its_former_name() {
+    let (owner, server) = staff();
+    let pins = |arguments: &[&str]| {
+        let status = owner.columns().arg("pins").args(arguments).status();
+        assert!(status.is_ok_and(|status| status.success()), "{arguments:?}");
+    };
+    let _renamed = owner.rows("alter table staff rename grade to level");
+    let change = "update staff set level = 1 where id = 1";
+    owner.fails(change, "SR-8031");
+    pins(&["--adopt", "public.staff.level=public.staff.grade"]);
+    let _stored = owner.rows(&format!(
+        "{change}; insert into staff (id, level) values (4, 2)"
+    ));
+    assert_eq!(
+        server.rows("select id from staff order by level"),
+        "1\n4\n3\n2"
+    );
+    let shown = owner.columns().arg("pins").output().expect("it can be run");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("public.staff.level  has the lineage of postgres.public.staff.grade"),
+        "{shown}"
+    );
+    // Back again, and to a table of another name.
+    let _renamed =
+        owner.rows("alter table staff rename level to grade; alter table staff rename to people");
+    let _seen = owner.rows("select count(*) from people");
+    pins(&["--adopt", "public.people.grade=public.staff.grade"]);
+    let _stored = owner.rows("insert into people (id, grade) values (5, 4)");
+    // A table that is filled with another one's values and takes its place has them under its name.
+    let _swapped = owner.rows(
+        "create table copy (like people) using strongroom; insert into copy select * from people;
+         drop table people; alter table copy rename to staff;
+         insert into staff (id, grade) values (6, 6)",
+    );
+    assert_eq!(
+        server.rows("select id from staff order by grade"),
+        "1\n4\n5\n3\n6\n2"
+    );
+}
+
 /// Names change past the proxy: the owner says what a column was called.
 #[test]
 fn a_renamed_column_is_adopted() {

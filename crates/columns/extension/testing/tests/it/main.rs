@@ -29,7 +29,6 @@ mod random;
 mod reclaim;
 mod recovery;
 mod relations;
-mod renames;
 mod replay;
 mod results;
 mod retired;
