@@ -9,11 +9,12 @@ mod convert;
 mod copy;
 mod copy_fields;
 mod copying;
-mod cursors;
+
 mod downstream;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod messages;
+mod named_queries;
 mod opening;
 mod planning;
 mod prepared;

@@ -102,9 +102,12 @@ impl Upstream {
             shown,
             declared,
             effects: plan.effects,
-            cursor: plan.cursor,
+            named: plan.named,
             copy,
         };
+        if !name.is_empty() {
+            self.named_queries.note_driver_s(name);
+        }
         let named = self.statements.entry(name.to_vec()).or_default();
         // The server drops the unnamed statement before it makes another.
         let made = named
@@ -185,7 +188,7 @@ impl Upstream {
                 utility: true,
                 ..Effects::default()
             },
-            cursor: None,
+            named: None,
             copy: None,
         };
         self.statements
@@ -247,8 +250,8 @@ impl Upstream {
         let made = Portal {
             columns: Some(columns).filter(|_| !statement.effects.utility),
             expected: self
-                .cursors
-                .expected_of(statement.cursor.as_ref(), &planned),
+                .named_queries
+                .expected_of(statement.named.as_ref(), &planned),
             effects: statement.effects,
             copy: statement.copy.clone(),
         };

@@ -15,7 +15,7 @@ use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
 
 use super::convert::Converter;
 use super::copy::{Incoming, Transform};
-use super::cursors::Cursors;
+use super::named_queries::NamedQueries;
 use super::session::{Columns, Description, DescriptionSlot, PendingAnswer, Session};
 use super::shared::{PlaintextConstants, Shared};
 use super::sql_prepared::SqlPrepared;
@@ -26,7 +26,7 @@ use crate::sql::catalog::Catalog;
 use crate::sql::comparable::Names;
 use crate::sql::refusal::Refusal;
 use crate::sql::{
-    ComparableColumn, Constant, CursorUse, Effects, ExpectedColumns, Plan, Structure, Texts, Token,
+    ComparableColumn, Constant, Effects, ExpectedColumns, NamedUse, Plan, Structure, Texts, Token,
 };
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
@@ -55,7 +55,7 @@ pub(super) struct Statement {
     /// How many parameters are the client's own.
     pub(super) shown: usize,
     pub(super) effects: Effects,
-    pub(super) cursor: Option<CursorUse>,
+    pub(super) named: Option<NamedUse>,
     pub(super) copy: Option<Arc<Transform>>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Upstream {
     /// Statements that the client has prepared by SQL.
     pub(super) sql_prepared: SqlPrepared,
     /// Cursors that the client has declared by SQL.
-    pub(super) cursors: Cursors,
+    pub(super) named_queries: NamedQueries,
     /// A statement of this pipeline may make the extension.
     pub(super) extending: bool,
     /// A statement whose answer has not come may turn `standard_conforming_strings` off.
@@ -178,7 +178,7 @@ impl Upstream {
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             sql_prepared: SqlPrepared::default(),
-            cursors: Cursors::default(),
+            named_queries: NamedQueries::default(),
             strings_doubted: false,
             extending: false,
             in_pipeline: false,
@@ -251,7 +251,7 @@ impl Upstream {
         let body = message.body.as_slice();
         if !self.in_pipeline && self.session.lock().transaction == b'I' {
             self.begun = SystemTime::now();
-            self.cursors.end_transaction();
+            self.named_queries.end_transaction();
         }
         match message.tag {
             b'Q' => {
@@ -383,8 +383,8 @@ impl Upstream {
             let expected: Vec<ExpectedColumns> = plans
                 .iter()
                 .map(|plan| {
-                    self.cursors
-                        .expected_of(plan.cursor.as_ref(), &plan.expected)
+                    self.named_queries
+                        .expected_of(plan.named.as_ref(), &plan.expected)
                 })
                 .collect();
             return self.send(
@@ -430,8 +430,8 @@ impl Upstream {
                 self.seal_constants(&plan.constants, &description)?
             };
             let expected = self
-                .cursors
-                .expected_of(plan.cursor.as_ref(), &plan.expected);
+                .named_queries
+                .expected_of(plan.named.as_ref(), &plan.expected);
             self.send(PendingAnswer::Bind { forward: false }, b'B', |message| {
                 message.string(b"").string(b"");
                 bind_values(message, &constants);

@@ -59,7 +59,9 @@ pub(crate) use flow::Origins;
 pub(crate) use functions::{Structure, base_array_oid, confidential_type};
 use literal::Form;
 pub(crate) use literal::Token;
-pub(crate) use plan::{Constant, Copy, CopyColumn, CursorUse, Effects, ExpectedColumns, Plan};
+pub(crate) use plan::{
+    Constant, Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName,
+};
 pub(crate) use position::Texts;
 use refusal::Refusal;
 use resolver::Resolver;
@@ -170,7 +172,7 @@ fn plan_statement(
     let plan = Plan {
         sql: text.to_owned(),
         effects: utility::effects(&node),
-        cursor: utility::cursor_use(&node),
+        named: utility::named_use(&node),
         ..Plan::default()
     };
     if !catalog.is_confidential() {

@@ -93,15 +93,31 @@ pub(crate) struct Copy {
     pub(crate) options: CopyOptions,
 }
 
-/// What a statement does with a cursor, which it names.
+/// A query that a session knows by a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum QueryName {
+    /// A cursor.
+    Cursor(String),
+    /// A prepared statement, made by SQL or by the driver.
+    Prepared(String),
+}
+
+/// What a statement does with a query that has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CursorUse {
-    /// DECLARE. `is_held`: WITH HOLD, so that it outlives its transaction.
-    Declares { name: String, is_held: bool },
-    /// FETCH.
-    Fetches(String),
-    /// CLOSE; `None` for CLOSE ALL, and for DISCARD, which closes all cursors or leaves them.
-    Closes(Option<String>),
+pub(crate) enum NamedUse {
+    /// DECLARE or PREPARE. `is_held`: it outlives its transaction, as WITH HOLD says, and as every
+    /// prepared statement does.
+    Names { name: QueryName, is_held: bool },
+    /// FETCH or EXECUTE: the statement's rows are the query's.
+    Runs(QueryName),
+    /// CLOSE or DEALLOCATE.
+    Ends(QueryName),
+    /// CLOSE ALL.
+    EndsCursors,
+    /// DEALLOCATE ALL.
+    EndsPrepared,
+    /// DISCARD, which ends all of them or none.
+    EndsAll,
 }
 
 /// What the columns of a result are to be: for each the origins of a value that is certainly
@@ -148,11 +164,11 @@ pub(crate) struct Plan {
     pub(crate) parameters: i32,
     pub(crate) effects: Effects,
     pub(crate) copy: Option<Copy>,
-    /// What each column of its result is to be, as far as that is known; of a DECLARE, each column
-    /// of the cursor's rows.
+    /// What each column of its result is to be, as far as that is known; of a DECLARE or a PREPARE,
+    /// each column of the query's rows.
     pub(crate) expected: ExpectedColumns,
-    /// What it does with a cursor.
-    pub(crate) cursor: Option<CursorUse>,
+    /// What it does with a query that has a name.
+    pub(crate) named: Option<NamedUse>,
     /// Whether it has to do with anything confidential, or with something that is not known.
     pub(crate) touched: bool,
     /// Whether it has constants whose place the proxy does not know: nothing that the catalog calls

@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::copy_options::options;
 use super::flow::{Columns, Flow};
-use super::plan::{Copy, CopyColumn, CursorUse, Effects, ExpectedColumns, Plan, expected_columns};
+use super::plan::{
+    Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName, expected_columns,
+};
 use super::refusal::Refusal;
 use super::resolver::Resolver;
 use super::table::{alter_table, create_table};
@@ -76,19 +78,31 @@ pub(crate) fn effects(node: &Node) -> Effects {
 /// Flag of DECLARE CURSOR: WITH HOLD (nodes/parsenodes.h).
 const CURSOR_OPT_HOLD: i32 = 0x20;
 
-/// Returns what the statement does with a cursor. `None` if it is about none.
-pub(super) fn cursor_use(node: &Node) -> Option<CursorUse> {
-    match &node.node {
-        Some(NodeEnum::DeclareCursorStmt(cursor)) => Some(CursorUse::Declares {
-            name: cursor.portalname.clone(),
-            is_held: cursor.options & CURSOR_OPT_HOLD != 0,
+/// Returns what the statement does with a cursor or a prepared statement. `None` if it is about
+/// none.
+pub(super) fn named_use(node: &Node) -> Option<NamedUse> {
+    let cursor = |name: &String| QueryName::Cursor(name.clone());
+    let prepared = |name: &String| QueryName::Prepared(name.clone());
+    match node.node.as_ref()? {
+        NodeEnum::DeclareCursorStmt(declare) => Some(NamedUse::Names {
+            name: cursor(&declare.portalname),
+            is_held: declare.options & CURSOR_OPT_HOLD != 0,
         }),
-        Some(NodeEnum::FetchStmt(fetch)) => Some(CursorUse::Fetches(fetch.portalname.clone())),
-        Some(NodeEnum::ClosePortalStmt(close)) => {
-            let name = Some(close.portalname.clone()).filter(|name| !name.is_empty());
-            Some(CursorUse::Closes(name))
+        NodeEnum::FetchStmt(fetch) => Some(NamedUse::Runs(cursor(&fetch.portalname))),
+        NodeEnum::ClosePortalStmt(close) if close.portalname.is_empty() => {
+            Some(NamedUse::EndsCursors)
         }
-        Some(NodeEnum::DiscardStmt(_)) => Some(CursorUse::Closes(None)),
+        NodeEnum::ClosePortalStmt(close) => Some(NamedUse::Ends(cursor(&close.portalname))),
+        NodeEnum::PrepareStmt(prepare) => Some(NamedUse::Names {
+            name: prepared(&prepare.name),
+            is_held: true,
+        }),
+        NodeEnum::ExecuteStmt(execute) => Some(NamedUse::Runs(prepared(&execute.name))),
+        NodeEnum::DeallocateStmt(deallocate) if deallocate.name.is_empty() => {
+            Some(NamedUse::EndsPrepared)
+        }
+        NodeEnum::DeallocateStmt(deallocate) => Some(NamedUse::Ends(prepared(&deallocate.name))),
+        NodeEnum::DiscardStmt(_) => Some(NamedUse::EndsAll),
         _ => None,
     }
 }
@@ -142,7 +156,10 @@ pub(crate) fn walk(
         }
         Some(NodeEnum::PrepareStmt(prepare)) => {
             plan.prepares = Some(prepare.name.clone());
-            walk_inner(resolver, prepare.query.as_deref_mut(), plan)?;
+            // What is expected are the columns of the rows of an EXECUTE.
+            if let Some(query) = prepare.query.as_deref_mut() {
+                walk(resolver, query, plan)?;
+            }
             Ok(StatementLimits {
                 text: Some(
                     "PREPARE of SQL cannot be changed; use the driver's prepared statements",

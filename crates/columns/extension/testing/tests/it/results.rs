@@ -271,6 +271,8 @@ fn a_column_s_values_are_not_another_s() {
         "select coalesce(a, 5) from other",
         "select x from (select b as x from other union select b from other) y",
         "begin; declare k cursor for select id, a from t; fetch all from k",
+        "prepare k as select id, a from t; execute k",
+        "prepare k (int) as select b from other where $1 = 1; begin; execute k (1)",
         "begin; declare k binary cursor with hold for select b from other; commit; fetch 1 from k",
         "copy t (b) to stdout",
         "copy (select b from other) to stdout (format binary)",

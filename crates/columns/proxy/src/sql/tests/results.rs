@@ -5,7 +5,7 @@ use strongroom_format::columns::{Class, Lineage};
 use super::lineages::{names, of};
 use super::*;
 use crate::sql::flow::OriginColumn;
-use crate::sql::{CursorUse, Origins};
+use crate::sql::{NamedUse, Origins, QueryName};
 
 const PATHS: [&str; 5] = [
     "other.single.name",
@@ -98,8 +98,11 @@ fn a_result_s_columns_are_values_of_columns() {
             "SELECT array_agg(pay), ARRAY[pay] FROM other.single GROUP BY pay",
             "- -",
         ),
-        // Those of the cursor's rows.
+        // Those of the named query's rows.
         ("DECLARE c CURSOR FOR SELECT pay FROM other.single", "pay"),
+        ("PREPARE p AS SELECT id, pay FROM other.single", "- pay"),
+        ("PREPARE p AS DELETE FROM other.single RETURNING name", "?"),
+        ("EXPLAIN EXECUTE p", ""),
         // Of another statement's columns nothing is known.
         ("CREATE TABLE n AS SELECT pay FROM other.single", ""),
         ("EXPLAIN SELECT pay FROM other.single", ""),
@@ -132,31 +135,34 @@ fn a_value_of_another_column_of_the_relation_is_none_of_this_one() {
 }
 
 #[test]
-fn what_a_statement_does_with_a_cursor_is_known() {
-    let of = |sql: &str| plan(sql, &names(), 0).unwrap().pop().unwrap().cursor;
-    let declares = |is_held| {
-        let name = "c".to_owned();
-        Some(CursorUse::Declares { name, is_held })
-    };
+fn what_a_statement_does_with_a_named_query_is_known() {
+    let of = |sql: &str| plan(sql, &names(), 0).unwrap().pop().unwrap().named;
+    let cursor = |name: &str| QueryName::Cursor(name.to_owned());
+    let prepared = |name: &str| QueryName::Prepared(name.to_owned());
+    let named = |name, is_held| NamedUse::Names { name, is_held };
     for (sql, expected) in [
         (
             "DECLARE c CURSOR FOR SELECT pay FROM other.single",
-            declares(false),
+            named(cursor("c"), false),
         ),
         (
             "DECLARE C NO SCROLL CURSOR WITH HOLD FOR SELECT pay FROM other.single",
-            declares(true),
+            named(cursor("c"), true),
         ),
-        ("FETCH 5 FROM c", Some(CursorUse::Fetches("c".to_owned()))),
+        ("FETCH 5 FROM c", NamedUse::Runs(cursor("c"))),
+        ("FETCH ALL IN \"C\"", NamedUse::Runs(cursor("C"))),
+        ("CLOSE c", NamedUse::Ends(cursor("c"))),
+        ("CLOSE ALL", NamedUse::EndsCursors),
         (
-            "FETCH ALL IN \"C\"",
-            Some(CursorUse::Fetches("C".to_owned())),
+            "PREPARE P (int) AS SELECT pay FROM other.single WHERE id = $1",
+            named(prepared("p"), true),
         ),
-        ("CLOSE c", Some(CursorUse::Closes(Some("c".to_owned())))),
-        ("CLOSE ALL", Some(CursorUse::Closes(None))),
-        ("DISCARD ALL", Some(CursorUse::Closes(None))),
-        ("SELECT pay FROM other.single", None),
+        ("EXECUTE p (5)", NamedUse::Runs(prepared("p"))),
+        ("DEALLOCATE PREPARE p", NamedUse::Ends(prepared("p"))),
+        ("DEALLOCATE ALL", NamedUse::EndsPrepared),
+        ("DISCARD ALL", NamedUse::EndsAll),
     ] {
-        assert_eq!(of(sql), expected, "{sql}");
+        assert_eq!(of(sql), Some(expected), "{sql}");
     }
+    assert_eq!(of("SELECT pay FROM other.single"), None);
 }

@@ -1,0 +1,168 @@
+//! Queries that the client has given a name by SQL, as cursors or prepared statements: what the
+//! columns of their rows are to be, so that the rows of a FETCH or an EXECUTE are checked as those
+//! of the query itself are.
+//!
+//! Whether the server has made a query is not followed. Must not: expect anything of a name that
+//! may stand for one of two queries with other columns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::sql::{ExpectedColumns, NamedUse, QueryName};
+
+/// The queries by their names.
+#[derive(Default)]
+pub(super) struct NamedQueries(BTreeMap<QueryName, Query>);
+
+struct Query {
+    /// Nothing is known of the columns of a query whose name was given twice, with other columns.
+    columns: ExpectedColumns,
+    is_held: bool,
+}
+
+impl NamedQueries {
+    /// Notes what a statement that is about to be sent does with a query, and returns what the
+    /// columns of its own rows are to be: those of the query for FETCH and EXECUTE, none for
+    /// DECLARE and PREPARE, and `planned` for a statement that names no query. `planned` is what
+    /// the statement's plan expects.
+    pub(super) fn expected_of(
+        &mut self,
+        does: Option<&NamedUse>,
+        planned: &ExpectedColumns,
+    ) -> ExpectedColumns {
+        match does {
+            None => return Arc::clone(planned),
+            Some(NamedUse::Runs(name)) => {
+                let known = self.0.get(name);
+                return known.map_or_else(Arc::default, |query| Arc::clone(&query.columns));
+            }
+            Some(NamedUse::Ends(name)) => drop(self.0.remove(name)),
+            Some(NamedUse::EndsCursors) => {
+                self.0
+                    .retain(|name, _| matches!(name, QueryName::Prepared(_)));
+            }
+            Some(NamedUse::EndsPrepared) => {
+                self.0
+                    .retain(|name, _| matches!(name, QueryName::Cursor(_)));
+            }
+            Some(NamedUse::EndsAll) => self.0.clear(),
+            Some(NamedUse::Names { name, is_held }) => self.name(name, planned, *is_held),
+        }
+        Arc::default()
+    }
+
+    /// Notes that the client's driver prepares a statement of this name by the protocol: of an
+    /// EXECUTE of that name nothing is expected.
+    pub(super) fn note_driver_s(&mut self, name: &[u8]) {
+        let name = QueryName::Prepared(String::from_utf8_lossy(name).into_owned());
+        self.name(&name, &ExpectedColumns::default(), true);
+        if let Some(query) = self.0.get_mut(&name) {
+            query.columns = ExpectedColumns::default();
+        }
+    }
+
+    /// Notes that a query with these columns gets a name.
+    fn name(&mut self, name: &QueryName, columns: &ExpectedColumns, is_held: bool) {
+        let named = self.0.entry(name.clone()).or_insert_with(|| Query {
+            columns: Arc::clone(columns),
+            is_held,
+        });
+        named.is_held |= is_held;
+        if named.columns != *columns {
+            named.columns = Arc::default();
+        }
+    }
+
+    /// Forgets the cursors that the end of a transaction closes.
+    pub(super) fn end_transaction(&mut self) {
+        self.0.retain(|_, query| query.is_held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::Origins;
+
+    fn columns(count: usize) -> ExpectedColumns {
+        (0..count).map(|_| Some(Origins::Any)).collect()
+    }
+
+    fn cursor(name: &str) -> QueryName {
+        QueryName::Cursor(name.to_owned())
+    }
+
+    fn prepared(name: &str) -> QueryName {
+        QueryName::Prepared(name.to_owned())
+    }
+
+    /// Sends a statement that names a query with so many columns; it has no rows of its own.
+    fn name(queries: &mut NamedQueries, name: QueryName, is_held: bool, count: usize) {
+        let names = NamedUse::Names { name, is_held };
+        assert!(
+            queries
+                .expected_of(Some(&names), &columns(count))
+                .is_empty()
+        );
+    }
+
+    /// How many columns are expected of a FETCH or an EXECUTE.
+    fn run(queries: &mut NamedQueries, name: QueryName) -> usize {
+        let runs = NamedUse::Runs(name);
+        queries.expected_of(Some(&runs), &columns(9)).len()
+    }
+
+    fn end(queries: &mut NamedQueries, ends: &NamedUse) {
+        drop(queries.expected_of(Some(ends), &columns(0)));
+    }
+
+    #[test]
+    fn a_fetch_has_the_columns_of_its_cursor() {
+        let mut queries = NamedQueries::default();
+        assert_eq!(queries.expected_of(None, &columns(3)).len(), 3);
+        name(&mut queries, cursor("a"), false, 2);
+        name(&mut queries, cursor("b"), true, 1);
+        assert_eq!(run(&mut queries, cursor("a")), 2);
+        assert_eq!(run(&mut queries, cursor("b")), 1);
+        assert_eq!(run(&mut queries, cursor("c")), 0, "a cursor of a function");
+        // The same once more, and one with other columns: which of them the server has is unknown.
+        name(&mut queries, cursor("a"), false, 2);
+        assert_eq!(run(&mut queries, cursor("a")), 2);
+        name(&mut queries, cursor("a"), false, 4);
+        assert_eq!(run(&mut queries, cursor("a")), 0);
+        end(&mut queries, &NamedUse::Ends(cursor("a")));
+        name(&mut queries, cursor("a"), false, 4);
+        assert_eq!(run(&mut queries, cursor("a")), 4);
+        queries.end_transaction();
+        assert_eq!(run(&mut queries, cursor("a")), 0);
+        assert_eq!(run(&mut queries, cursor("b")), 1);
+        end(&mut queries, &NamedUse::EndsCursors);
+        assert_eq!(run(&mut queries, cursor("b")), 0);
+    }
+
+    #[test]
+    fn an_execute_has_the_columns_of_its_statement() {
+        let mut queries = NamedQueries::default();
+        name(&mut queries, prepared("a"), true, 2);
+        name(&mut queries, cursor("a"), true, 3);
+        queries.end_transaction();
+        assert_eq!(run(&mut queries, prepared("a")), 2, "the cursor is another");
+        end(&mut queries, &NamedUse::EndsCursors);
+        assert_eq!(run(&mut queries, prepared("a")), 2);
+        name(&mut queries, cursor("a"), true, 3);
+        end(&mut queries, &NamedUse::EndsPrepared);
+        assert_eq!(run(&mut queries, prepared("a")), 0);
+        assert_eq!(run(&mut queries, cursor("a")), 3);
+        // The driver has one of the name: which of them the server has is unknown.
+        name(&mut queries, prepared("a"), true, 2);
+        queries.note_driver_s(b"a");
+        assert_eq!(run(&mut queries, prepared("a")), 0);
+        name(&mut queries, prepared("a"), true, 2);
+        assert_eq!(run(&mut queries, prepared("a")), 0);
+        end(&mut queries, &NamedUse::Ends(prepared("a")));
+        name(&mut queries, prepared("a"), true, 2);
+        assert_eq!(run(&mut queries, prepared("a")), 2);
+        end(&mut queries, &NamedUse::EndsAll);
+        assert_eq!(run(&mut queries, prepared("a")), 0);
+    }
+}
