@@ -1,5 +1,5 @@
-//! Values in text and in binary form, of the kind that the first byte says: what is read is written,
-//! and what was written is read as an equal value.
+//! Values in text and in binary form, of the kind that the first byte says: what is read is
+//! written, and what was written is read as an equal value.
 #![no_main]
 
 use std::cmp::Ordering;
