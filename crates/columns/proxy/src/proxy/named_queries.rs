@@ -54,11 +54,16 @@ impl NamedQueries {
     /// Notes that the client's driver prepares a statement of this name by the protocol: of an
     /// EXECUTE of that name nothing is expected.
     pub(super) fn note_driver_s(&mut self, name: &[u8]) {
-        let name = QueryName::Prepared(String::from_utf8_lossy(name).into_owned());
-        self.name(&name, &ExpectedColumns::default(), true);
-        if let Some(query) = self.0.get_mut(&name) {
-            query.columns = ExpectedColumns::default();
-        }
+        let unknown = Query {
+            columns: ExpectedColumns::default(),
+            is_held: true,
+        };
+        self.0.insert(prepared(name), unknown);
+    }
+
+    /// Notes that the client's driver ends the statement of this name by the protocol.
+    pub(super) fn end_driver_s(&mut self, name: &[u8]) {
+        self.0.remove(&prepared(name));
     }
 
     /// Notes that a query with these columns gets a name.
@@ -79,6 +84,11 @@ impl NamedQueries {
     }
 }
 
+/// The name of a prepared statement, from the protocol's bytes.
+fn prepared(name: &[u8]) -> QueryName {
+    QueryName::Prepared(String::from_utf8_lossy(name).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,10 +100,6 @@ mod tests {
 
     fn cursor(name: &str) -> QueryName {
         QueryName::Cursor(name.to_owned())
-    }
-
-    fn prepared(name: &str) -> QueryName {
-        QueryName::Prepared(name.to_owned())
     }
 
     /// Sends a statement that names a query with so many columns; it has no rows of its own.
@@ -143,26 +149,34 @@ mod tests {
     #[test]
     fn an_execute_has_the_columns_of_its_statement() {
         let mut queries = NamedQueries::default();
-        name(&mut queries, prepared("a"), true, 2);
+        name(&mut queries, prepared(b"a"), true, 2);
         name(&mut queries, cursor("a"), true, 3);
         queries.end_transaction();
-        assert_eq!(run(&mut queries, prepared("a")), 2, "the cursor is another");
+        assert_eq!(
+            run(&mut queries, prepared(b"a")),
+            2,
+            "the cursor is another"
+        );
         end(&mut queries, &NamedUse::EndsCursors);
-        assert_eq!(run(&mut queries, prepared("a")), 2);
+        assert_eq!(run(&mut queries, prepared(b"a")), 2);
         name(&mut queries, cursor("a"), true, 3);
         end(&mut queries, &NamedUse::EndsPrepared);
-        assert_eq!(run(&mut queries, prepared("a")), 0);
+        assert_eq!(run(&mut queries, prepared(b"a")), 0);
         assert_eq!(run(&mut queries, cursor("a")), 3);
         // The driver has one of the name: which of them the server has is unknown.
-        name(&mut queries, prepared("a"), true, 2);
+        name(&mut queries, prepared(b"a"), true, 2);
         queries.note_driver_s(b"a");
-        assert_eq!(run(&mut queries, prepared("a")), 0);
-        name(&mut queries, prepared("a"), true, 2);
-        assert_eq!(run(&mut queries, prepared("a")), 0);
-        end(&mut queries, &NamedUse::Ends(prepared("a")));
-        name(&mut queries, prepared("a"), true, 2);
-        assert_eq!(run(&mut queries, prepared("a")), 2);
+        assert_eq!(run(&mut queries, prepared(b"a")), 0);
+        name(&mut queries, prepared(b"a"), true, 2);
+        assert_eq!(run(&mut queries, prepared(b"a")), 0);
+        end(&mut queries, &NamedUse::Ends(prepared(b"a")));
+        name(&mut queries, prepared(b"a"), true, 2);
+        assert_eq!(run(&mut queries, prepared(b"a")), 2);
+        queries.note_driver_s(b"a");
+        queries.end_driver_s(b"a");
+        name(&mut queries, prepared(b"a"), true, 2);
+        assert_eq!(run(&mut queries, prepared(b"a")), 2);
         end(&mut queries, &NamedUse::EndsAll);
-        assert_eq!(run(&mut queries, prepared("a")), 0);
+        assert_eq!(run(&mut queries, prepared(b"a")), 0);
     }
 }

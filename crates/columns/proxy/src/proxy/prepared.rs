@@ -398,7 +398,10 @@ impl Upstream {
             message.bytes(body);
         })?;
         match what {
-            b'S' => drop(self.statements.remove(name)),
+            b'S' => {
+                self.named_queries.end_driver_s(name);
+                drop(self.statements.remove(name));
+            }
             _ => drop(self.portals.remove(name)),
         }
         Ok(())
