@@ -344,7 +344,7 @@ impl Changer {
             learn_or_mark(known, named, relation);
         }
         let kept = known.iter().chain(temporary.iter());
-        let missing: Vec<(&RelationName, Relation)> = kept
+        let missing: Vec<(&RelationName, Option<Relation>)> = kept
             .filter(|(name, shape)| {
                 self.is_here(&name.server, &name.database, database)
                     && !is_in(changing, &name.relation, shape.part_of.as_ref())
@@ -354,13 +354,14 @@ impl Changer {
                         .is_none()
             })
             .map(|(name, shape)| {
-                let others = catalog.relations("", &name.relation);
-                (name, gone(name, shape, others))
+                let others = || catalog.relations("", &name.relation);
+                let is_named = catalog.has_name(&name.relation);
+                (name, is_named.then(|| gone(name, shape, others())))
             })
             .collect();
         for (name, relation) in missing {
             catalog.note_missing(&name.relation);
-            if catalog.has_name(&name.relation) {
+            if let Some(relation) = relation {
                 catalog.add_gone(&name.relation, relation);
             }
         }

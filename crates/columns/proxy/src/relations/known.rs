@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use strongroom_format::columns::{Class, Kind};
@@ -181,7 +182,7 @@ fn described(column: &Column) -> (String, String) {
 /// What is in the file; nothing if there is none. `InvalidData` for a file that does not begin with
 /// a comment, and a line that this version does not understand, or with a member that it
 /// does not know: it would be lost when the file is written anew.
-pub(super) fn read(path: &std::path::Path) -> io::Result<Known> {
+pub(super) fn read(path: &Path) -> io::Result<Known> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Known::default()),
@@ -200,7 +201,7 @@ pub(super) fn read(path: &std::path::Path) -> io::Result<Known> {
 }
 
 /// Replaces the file by one with what is known.
-pub(super) fn write(path: &std::path::Path, known: &Known) -> io::Result<()> {
+pub(super) fn write(path: &Path, known: &Known) -> io::Result<()> {
     let mut text = String::from(HEADING);
     let relations = known.relations.iter();
     let relations = relations.map(|(name, shape)| relation_to_json(name, shape));
@@ -335,7 +336,7 @@ mod tests {
     use super::*;
 
     fn golden(name: &str) -> std::path::PathBuf {
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../../testing/vectors/columns-proxy")
             .join(name)
     }

@@ -14,6 +14,7 @@ use strongroom_format::columns::{Class, Lineage};
 use super::catalog::{Catalog, Column, Relation};
 use super::comparable::{ColumnPath, ComparableColumn, LineageNames, Names};
 use super::flow::OriginColumn;
+use super::table::NamingTable;
 
 /// Prefix of the name of a column that a conversion fills; the number of the column that it is to
 /// replace follows.
@@ -33,8 +34,7 @@ impl Catalog {
         schema: &str,
         name: &str,
     ) -> Vec<(String, ComparableColumn)> {
-        let mut meant = self.relations(schema, name);
-        let (Some(relation), None) = (meant.next(), meant.next()) else {
+        let Some(relation) = self.only_relation(schema, name) else {
             return Vec::new();
         };
         // The columns of a view are of another name than those of its table.
@@ -50,6 +50,12 @@ impl Catalog {
             (column.name.clone(), of)
         });
         marked.collect()
+    }
+
+    /// Returns the relation that a name means. `None` if there is none, or several may be meant.
+    pub(super) fn only_relation(&self, schema: &str, name: &str) -> Option<&Relation> {
+        let mut meant = self.relations(schema, name);
+        meant.next().filter(|_| meant.next().is_none())
     }
 
     /// Returns what values of a column of the relation `name` are known by. `None` if rows of other
@@ -105,39 +111,36 @@ impl Catalog {
         found
     }
 
-    /// Returns the comparable column that a definition makes in a table, `is_new` or one that is
-    /// there: its name, and class and modifier of its type. `None` if it is not certain how the
+    /// Returns the comparable column that a definition makes in a table: the column's name, and
+    /// class and modifier of its type. `None` if it is not certain how the
     /// column will be known: a constant that is sealed for it would be one of the column that has
     /// this name. So it is if a table without a schema may be another one, if the table has such a
     /// column, and if another column has the lineage of the name.
     pub(super) fn comparable_column_to_be(
         &self,
-        (schema, table, is_new): (&str, &str, bool),
+        NamingTable {
+            schema,
+            name: table,
+            is_new,
+        }: &NamingTable,
         column: &str,
         (class, modifier): (Class, i32),
     ) -> Option<ComparableColumn> {
         let other = self.relations("", table).next().is_some() || self.missing.contains(table);
         let has_column = |known: &Relation| known.columns.iter().any(|one| one.name == column);
         if self.is_doubted(table)
-            || (is_new && schema.is_empty() && other)
+            || (*is_new && schema.is_empty() && other)
             || self.relations(schema, table).any(has_column)
         {
             return None;
         }
-        let schema = match schema {
-            "" => Some(&*self.current_schema).filter(|schema| !schema.is_empty())?,
-            temporary if temporary.starts_with("pg_temp_") => "pg_temp",
-            schema => schema,
-        };
-        let path = [schema, table, column].map(str::to_owned);
+        let schema = self.schema_of_lineage(schema);
+        let path = [schema, table.as_str(), column].map(str::to_owned);
         let own = self.own_lineage_names(&path);
         let mut adopted = self.names.adopted.iter();
-        if adopted.any(|(now, before)| *now != path && *before == own) {
-            return None;
-        }
-        let names = self.lineage_names(&path);
-        Some(ComparableColumn {
-            lineage: lineage_by_name(class, names.each_ref().map(String::as_str)),
+        let is_taken = adopted.any(|(now, before)| *now != path && before.iter().eq(own));
+        (!schema.is_empty() && !is_taken).then(|| ComparableColumn {
+            lineage: lineage_by_name(class, self.lineage_names(&path)),
             modifier,
         })
     }
@@ -157,24 +160,32 @@ impl Catalog {
     /// Returns the lineage of a column of the relation `name`.
     fn lineage(&self, relation: &Relation, name: &str, column: &Column) -> Lineage {
         let path = self.path(relation, name, column);
-        let names = self.lineage_names(&path);
-        lineage_by_name(column.class(), names.each_ref().map(String::as_str))
+        lineage_by_name(column.class(), self.lineage_names(&path))
     }
 
-    /// Returns the names that the lineage of the column with this path is made from.
-    pub(crate) fn lineage_names(&self, path: &ColumnPath) -> LineageNames {
-        let adopted = self.names.adopted.get(path).cloned();
-        adopted.unwrap_or_else(|| self.own_lineage_names(path))
+    /// Returns the names of database, schema, relation and column that the lineage of the column
+    /// with this path is made from.
+    pub(crate) fn lineage_names<'n>(&'n self, path: &'n ColumnPath) -> [&'n str; 4] {
+        match self.names.adopted.get(path) {
+            Some(names) => names.each_ref().map(String::as_str),
+            None => self.own_lineage_names(path),
+        }
     }
 
-    /// Returns the names that the lineage of the column with this path is made from if it has that
-    /// of no other name.
-    pub(crate) fn own_lineage_names(
-        &self,
-        [schema, relation, column]: &ColumnPath,
-    ) -> LineageNames {
-        let database = self.names.lineage_database();
-        [database, schema, relation, column].map(str::to_owned)
+    /// Returns the same names if the column has the lineage of no other name.
+    fn own_lineage_names<'n>(&'n self, path: &'n ColumnPath) -> [&'n str; 4] {
+        let [schema, relation, column] = path.each_ref().map(String::as_str);
+        [self.names.lineage_database(), schema, relation, column]
+    }
+
+    /// Returns the name of a schema that lineages are made from: of the session's temporary schema
+    /// `pg_temp`, without a name the current schema's; empty if that is not known.
+    fn schema_of_lineage<'n>(&'n self, schema: &'n str) -> &'n str {
+        match schema {
+            "" => &self.current_schema,
+            temporary if temporary.starts_with("pg_temp_") => "pg_temp",
+            schema => schema,
+        }
     }
 
     /// Returns what the database was called when its values were stored. `None` if it has still
@@ -190,11 +201,7 @@ impl Catalog {
             Some((schema, table)) => (schema.as_str(), table.as_str()),
             None => (relation.schema.as_str(), name),
         };
-        let schema = match schema {
-            "" => &self.current_schema,
-            temporary if temporary.starts_with("pg_temp_") => "pg_temp",
-            schema => schema,
-        };
+        let schema = self.schema_of_lineage(schema);
         let replaced = column.name.strip_prefix(CONVERTED);
         let replaced = replaced.and_then(|number| number.parse::<i16>().ok());
         let replaced = replaced.and_then(|number| {

@@ -5,7 +5,7 @@
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, Node,
-    PartitionBoundSpec, RangeVar, TypeName, a_const,
+    PartitionBoundSpec, TypeName, a_const,
 };
 use strongroom_format::columns::{Class, Kind};
 
@@ -103,12 +103,11 @@ pub(super) fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt)
         partition_bound(resolver, bound);
     }
     let table = naming_table(create);
-    let table = table
-        .as_ref()
-        .map(|(schema, name)| (&**schema, &**name, true));
     for element in &mut create.table_elts {
         match element.node.as_mut() {
-            Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column, table),
+            Some(NodeEnum::ColumnDef(column)) => {
+                column_definition(resolver, column, table.as_ref());
+            }
             Some(NodeEnum::Constraint(constraint)) => {
                 walk_constraint(resolver, constraint, &DefaultTarget::none());
             }
@@ -117,9 +116,18 @@ pub(super) fn create_table(resolver: &mut Resolver<'_>, create: &mut CreateStmt)
     }
 }
 
-/// Returns schema and name of the table by which the columns of a CREATE TABLE are known: a
-/// partition's is the one that it is a part of. The schema is empty if the statement names none.
-fn naming_table(create: &CreateStmt) -> Option<(String, String)> {
+/// The table by which the columns of a definition are known.
+pub(super) struct NamingTable {
+    /// Its schema; empty if the statement names none.
+    pub(super) schema: String,
+    pub(super) name: String,
+    /// Whether the statement makes it.
+    pub(super) is_new: bool,
+}
+
+/// Returns the table by which the columns of a CREATE TABLE are known: a partition's is the one
+/// that it is a part of.
+fn naming_table(create: &CreateStmt) -> Option<NamingTable> {
     let parent = create
         .inh_relations
         .first()
@@ -132,7 +140,11 @@ fn naming_table(create: &CreateStmt) -> Option<(String, String)> {
     } else {
         create.relation.as_ref()
     };
-    range.map(|range| (schema_of(range).to_owned(), range.relname.clone()))
+    range.map(|range| NamingTable {
+        schema: schema_of(range).to_owned(),
+        name: range.relname.clone(),
+        is_new: true,
+    })
 }
 
 /// Notes the name of a column's type that the catalog does not know, so that it is read again.
@@ -169,12 +181,11 @@ fn taken_columns(resolver: &mut Resolver<'_>, create: &CreateStmt) -> Columns {
 }
 
 /// Walks a column's default and constraints. The default's constants flow into the column.
-/// `table`: schema and name of the one that the definition is of, or that it takes the column from,
-/// and whether it is made; `None` if it is not known.
+/// `table`: the one by which the column is known, `None` if that is not certain.
 fn column_definition(
     resolver: &mut Resolver<'_>,
     column: &mut ColumnDef,
-    table: Option<(&str, &str, bool)>,
+    table: Option<&NamingTable>,
 ) {
     let modifier = modifier_from_definition(column.type_name.as_ref());
     let class = Class::of_modifier(modifier);
@@ -188,9 +199,10 @@ fn column_definition(
         flow.comparable = table.and_then(|table| {
             catalog.comparable_column_to_be(table, &column.colname, (class, modifier))
         });
-    } else if column.type_name.is_none() {
-        let (schema, table, _) = table.unwrap_or_default();
-        let known = resolver.catalog.comparable_columns(schema, table);
+    } else if let (None, Some(table)) = (&column.type_name, table) {
+        let known = resolver
+            .catalog
+            .comparable_columns(&table.schema, &table.name);
         flow.comparable = of_name(&known, &column.colname);
         is_comparable = flow.comparable.is_some();
     }
@@ -321,7 +333,14 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
     let known = resolver
         .catalog
         .comparable_columns(&range.schemaname, &range.relname);
-    let table = naming_of_altered(resolver.catalog, &range);
+    let table = resolver
+        .catalog
+        .only_relation(&range.schemaname, &range.relname)
+        .map(|relation| NamingTable {
+            schema: relation.schema.clone(),
+            name: range.relname.clone(),
+            is_new: false,
+        });
     if let Some(scope) = resolver.scopes.last_mut() {
         scope.push(Source::new(String::new(), added));
     }
@@ -347,7 +366,6 @@ pub(super) fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStm
                 let table = table
                     .as_ref()
                     .filter(|_| subtype == AlterTableType::AtAddColumn);
-                let table = table.map(|(schema, name)| (&**schema, &**name, false));
                 column_definition(resolver, definition, table);
             }
             Some(NodeEnum::Constraint(constraint)) => {
@@ -384,16 +402,6 @@ fn refuse_cast_of_plain(resolver: &mut Resolver<'_>, definition: &ColumnDef) {
             "Convert the column with `strongroom columns convert`, and mark the migration as done.";
         let refusal = Refusal::statement(message, hint);
         resolver.refusal.get_or_insert(refusal);
-    }
-}
-
-/// Returns schema and name of the table by which the columns that an ALTER TABLE adds are known.
-/// `None` if several tables may be meant.
-fn naming_of_altered(catalog: &Catalog, range: &RangeVar) -> Option<(String, String)> {
-    let mut meant = catalog.relations(&range.schemaname, &range.relname);
-    match (meant.next(), meant.next()) {
-        (Some(relation), None) => Some((relation.schema.clone(), range.relname.clone())),
-        _ => None,
     }
 }
 
