@@ -28,7 +28,10 @@ use crate::output::columns;
 /// when its values were stored; its own name takes that back. Proxies that run learn of all this
 /// within 10 seconds.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom columns pins\n  strongroom columns pins --forget public.staff\n  strongroom columns pins --adopt public.staff.level=public.staff.grade"))]
+#[command(after_help = tail!(
+    "  strongroom columns pins\n  strongroom columns pins --forget public.staff\n  \
+     strongroom columns pins --adopt public.staff.level=public.staff.grade"
+))]
 pub(super) struct PinsArgs {
     /// The proxy's file. Beside the keyring unless given
     #[arg(long, value_name = "FILE")]
@@ -85,13 +88,13 @@ impl PinsArgs {
                     format!("{function}()"),
                 ),
             };
-            is_known(count.map_err(about)?, &shown)?;
+            check_known(count.map_err(about)?, &shown)?;
             note(&format!("{shown} is forgotten"));
         }
         for (column, before) in &self.adopted {
             let count = relations.adopt(|name| wanted(&name.database), column, before);
             let [schema, relation, _] = column;
-            is_known(count.map_err(about)?, &format!("{schema}.{relation}"))?;
+            check_known(count.map_err(about)?, &format!("{schema}.{relation}"))?;
             let (column, before) = (column.join("."), before.path.join("."));
             note(&format!("{column} is known as {before}"));
         }
@@ -122,8 +125,8 @@ impl PinsArgs {
     }
 }
 
-/// SR-1001 if nothing that is known has the name that is `shown`.
-fn is_known(count: usize, shown: &str) -> Result<(), Failure> {
+/// Fails with SR-1001 if `count` is 0: nothing that is known has the name `shown`.
+fn check_known(count: usize, shown: &str) -> Result<(), Failure> {
     if count == 0 {
         let what = format!("{shown} is not among what is known");
         return Err(Failure::usage(&what));
