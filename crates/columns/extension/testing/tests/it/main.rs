@@ -2,6 +2,7 @@
 //!
 //! They are one binary, which links once and runs the tests of all files side by side.
 
+mod alike;
 mod answer_memo;
 mod catalogs;
 mod connections;

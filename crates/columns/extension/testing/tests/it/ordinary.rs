@@ -8,6 +8,8 @@
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::{Owner, start_all};
 
+use crate::alike;
+
 /// Scripts that touch nothing confidential, in a database that has confidential tables. Each leaves
 /// nothing behind.
 const PLAIN: &[&str] = &[
@@ -99,20 +101,14 @@ fn arrays_and_the_time_meet_confidential_columns() {
     ];
     let done = client.execute(insert, &values).expect("an array each");
     assert_eq!(done.changed(), 3);
-    let found = |client: &mut strongroom_benches_oltp::wire::Client, sql: &str, value: &str| {
-        let found = client.execute(sql, &[Some(value)]).expect(sql);
-        found.text(0, 0).to_owned()
-    };
-    for (condition, value, count) in [
+    let conditions = [
         ("name = any($1)", "{a,c}", "1"),
         ("name = any($1::text[])", "{a,\"b c\"}", "2"),
         ("pay <> all($1::int[])", "{10,11}", "2"),
         ("id = any($1::int[])", "{1,2}", "2"),
         ("pay in (select u from unnest($1::int[]) u)", "{30,20}", "2"),
-    ] {
-        let sql = format!("select count(*) from staff where {condition}");
-        assert_eq!(found(&mut client, &sql, value), count, "{sql}");
-    }
+    ];
+    alike::counts(&mut client, "staff", &conditions);
     what_constants_and_the_clock_find(&owner, &server);
 }
 

@@ -9,6 +9,8 @@ use std::path::Path;
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::start_all;
 
+use crate::alike;
+
 const ROWS: &str = "insert into t values
     (1, '08:15', '08:15', '2024-02-29', '2024-02-29 23:59:59.5', '2024-07-01 22:30:00+00'),
     (2, '24:00:00', '00:00:00', '1999-12-31', '1969-07-20 20:17:40', '2024-01-01 00:00:00+00'),
@@ -71,29 +73,16 @@ fn times_are_postgresqls() {
     let _made = owner.rows(&format!(
         "create table t (id int primary key, c enc_time, o enc_time(ordered) unique, d enc_date, ts enc_timestamp, tz enc_timestamptz) using strongroom; {ROWS}"
     ));
-    for sql in ALIKE {
-        assert_eq!(owner.rows(sql), plain.rows(sql), "{sql}");
-    }
-    for (sql, state) in FAIL {
-        for said in [plain.run(sql), owner.run(sql)] {
-            let found = said.messages.contains(&format!("ERROR:  {state}"));
-            assert!(found, "{sql}: {}", said.messages);
-        }
-    }
+    alike::answers(&owner, &plain, ALIKE);
+    alike::errors(&owner, &plain, FAIL);
     let mut client = owner.connect().expect("a connection");
-    let mut found = |sql: &str, value: &str| {
-        let found = client.execute(sql, &[Some(value)]).expect(sql);
-        found.text(0, 0).to_owned()
-    };
-    for (condition, value, count) in [
+    let conditions = [
         ("c = $1", "08:15:00.000", "1"),
         ("c >= $1::time", "8:15", "3"),
         ("c = any($1)", "{08:15:00,24:00:00,NULL}", "2"),
         ("o + interval '1 hour' = $1", "00:59:59.999999", "1"),
-    ] {
-        let sql = format!("select count(*) from t where {condition}");
-        assert_eq!(found(&sql, value), count, "{sql}");
-    }
+    ];
+    alike::counts(&mut client, "t", &conditions);
     let _copied = owner.rows("copy t (id, c) from stdin;\n7\t17:00:00.25\n\\.\n");
     assert_eq!(
         owner.rows("select c from t where id = 7"),
@@ -168,10 +157,8 @@ fn intervals_are_postgresqls() {
     let _made = owner.rows(&format!(
         "create table t (id int primary key, d enc_interval, e enc_interval default '2 days', at enc_timestamp) using strongroom; {SPANS}"
     ));
-    for sql in SPANS_ALIKE {
-        assert_eq!(owner.rows(sql), plain.rows(sql), "{sql}");
-    }
-    for (sql, state) in [
+    alike::answers(&owner, &plain, SPANS_ALIKE);
+    let fail = [
         ("insert into t (id, d) values (20, '1 fortnight')", "22007"),
         (
             "insert into t (id, d) values (20, '200000000 years')",
@@ -182,25 +169,15 @@ fn intervals_are_postgresqls() {
             "22007",
         ),
         ("update t set d = d * 1e300", "22008"),
-    ] {
-        for said in [plain.run(sql), owner.run(sql)] {
-            let found = said.messages.contains(&format!("ERROR:  {state}"));
-            assert!(found, "{sql}: {}", said.messages);
-        }
-    }
+    ];
+    alike::errors(&owner, &plain, &fail);
     let mut client = owner.connect().expect("a connection");
-    let mut found = |sql: &str, value: &str| {
-        let found = client.execute(sql, &[Some(value)]).expect(sql);
-        found.text(0, 0).to_owned()
-    };
-    for (condition, value, count) in [
+    let conditions = [
         ("d = $1", "2 hours", "1"),
         ("e >= $1::interval", "P1D", "4"),
         ("at + e > $1", "2024-02-28 00:00", "2"),
-    ] {
-        let sql = format!("select count(*) from t where {condition}");
-        assert_eq!(found(&sql, value), count, "{sql}");
-    }
+    ];
+    alike::counts(&mut client, "t", &conditions);
     let _copied = owner.rows("copy t (id, d) from stdin;\n7\t@ 1 day ago\n\\.\n");
     assert_eq!(
         owner.rows("select d, e from t where id = 7"),

@@ -8,6 +8,8 @@ use std::path::Path;
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::start_all;
 
+use crate::alike;
+
 const ROWS: &str = "insert into t values
     (1, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'),
     (2, '{A0EEBC999C0B4EF8BB6D6BB9BD380A12}', '00000000-0000-0000-0000-000000000001'),
@@ -64,20 +66,10 @@ fn uuids_are_postgresqls() {
     let _made = owner.rows(&format!(
         "create table t (id int primary key, k enc_uuid, o enc_uuid(ordered) unique) using strongroom; {ROWS}"
     ));
-    for sql in ALIKE {
-        assert_eq!(owner.rows(sql), plain.rows(sql), "{sql}");
-    }
-    for (sql, state) in FAIL {
-        for said in [plain.run(sql), owner.run(sql)] {
-            assert!(said.messages.contains(state), "{sql}: {}", said.messages);
-        }
-    }
+    alike::answers(&owner, &plain, ALIKE);
+    alike::errors(&owner, &plain, FAIL);
     let mut client = owner.connect().expect("a connection");
-    let mut found = |sql: &str, value: &str| {
-        let found = client.execute(sql, &[Some(value)]).expect(sql);
-        found.text(0, 0).to_owned()
-    };
-    for (condition, value, count) in [
+    let conditions = [
         ("k = $1", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "2"),
         ("k = $1::uuid", "{a0eebc999c0b4ef8bb6d6bb9bd380a11}", "2"),
         (
@@ -91,10 +83,8 @@ fn uuids_are_postgresqls() {
             "3",
         ),
         ("o > $1", "80000000-0000-0000-0000-000000000000", "2"),
-    ] {
-        let sql = format!("select count(*) from t where {condition}");
-        assert_eq!(found(&sql, value), count, "{sql}");
-    }
+    ];
+    alike::counts(&mut client, "t", &conditions);
     let _copied = owner.rows("copy t from stdin;\n7\ta0eebc999c0b4ef8bb6d6bb9bd380a17\t\\N\n\\.\n");
     let last = "select k from t where id = 7";
     assert_eq!(owner.rows(last), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a17");
