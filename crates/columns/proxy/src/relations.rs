@@ -18,7 +18,9 @@
 //! - A column has the lineage of another name only if the data owner has said so; what the server
 //!   says of names decides nothing.
 //! - While a statement through the proxy changes a relation, nothing is learned or said of it:
-//!   other transactions still see what it was.
+//!   other transactions still see what it was. Another proxy with the same file does not know of
+//!   the change, and may learn what the relation was: so it is forgotten again when the change is
+//!   over.
 //!
 //! Must not: hold a value.
 
@@ -53,11 +55,19 @@ struct State {
     /// What is known, where there is no file.
     kept: Known,
     /// By connection, what its statements may be changing.
-    changing: BTreeMap<u64, Changes>,
+    changing: BTreeMap<u64, UnderWay>,
     /// What statements may be changing whose connections have ended before their answers came, and
     /// since when.
-    left: Vec<(Instant, Changes)>,
+    left: Vec<(Instant, UnderWay)>,
     connections: u64,
+}
+
+/// What the statements of one connection may be changing.
+#[derive(Debug)]
+struct UnderWay {
+    server: String,
+    database: String,
+    changes: Changes,
 }
 
 /// How long a server may still be working on a statement whose client has gone: for so long no
@@ -182,6 +192,21 @@ impl KnownRelations {
         }
     }
 
+    /// Forgets the relations and functions that statements may have changed. Fails with the errors
+    /// of the file.
+    fn forget_changed(&self, of: &UnderWay) -> io::Result<()> {
+        let is_here = |server: &str, database: &str| server == of.server && database == of.database;
+        self.change(|known| {
+            known.relations.retain(|name, shape| {
+                !(is_here(&name.server, &name.database)
+                    && is_in(&of.changes, &name.relation, shape.part_of.as_ref()))
+            });
+            known.functions.retain(|name| {
+                !(is_here(&name.server, &name.database) && of.changes.has_function(&name.function))
+            });
+        })
+    }
+
     /// Calls `with` with what is known, while no other process changes it, and keeps what it has
     /// changed. Fails with the system's errors, and with `InvalidData` for a file that was not
     /// written by a proxy.
@@ -216,22 +241,22 @@ impl Changer {
         if changes.is_empty() {
             return Ok(());
         }
+        let under_way = |changes: &Changes| UnderWay {
+            server: self.server.clone(),
+            database: database.to_owned(),
+            changes: changes.clone(),
+        };
         let mut state = self.relations.state();
-        state.changing.entry(self.number).or_default().join(changes);
+        let before = state.changing.entry(self.number);
+        before
+            .or_insert_with(|| under_way(&Changes::default()))
+            .changes
+            .join(changes);
         drop(state);
         let mut temporary = self.temporary();
         temporary.retain(|name, _| !(changes.temporary || changes.has(&name.relation)));
         drop(temporary);
-        self.relations.change(|known| {
-            known.relations.retain(|name, _| {
-                !(self.is_here(&name.server, &name.database, database)
-                    && changes.has(&name.relation))
-            });
-            known.functions.retain(|name| {
-                !(self.is_here(&name.server, &name.database, database)
-                    && changes.has_function(&name.function))
-            });
-        })
+        self.relations.forget_changed(&under_way(changes))
     }
 
     /// Adds to the catalog what its owner says of the names that lineages are made from.
@@ -270,14 +295,18 @@ impl Changer {
         let mut state = self.relations.state();
         // What the connection has changed, its partitions included, is learned again.
         let own = settled.then(|| state.changing.remove(&self.number));
-        let own = own.flatten().unwrap_or_default();
+        let own = own.flatten().map(|own| own.changes).unwrap_or_default();
         let mut changing = Changes::default();
-        state.left.retain(|(since, _)| since.elapsed() < LEFT_LIMIT);
-        let left = state.left.iter().map(|(_, changes)| changes);
-        for changes in state.changing.values().chain(left) {
-            changing.join(changes);
+        let is_over = |(since, _): &mut (Instant, UnderWay)| since.elapsed() >= LEFT_LIMIT;
+        let over: Vec<_> = state.left.extract_if(.., is_over).collect();
+        let left = state.left.iter().map(|(_, under_way)| under_way);
+        for under_way in state.changing.values().chain(left) {
+            changing.join(&under_way.changes);
         }
         drop(state);
+        for (_, under_way) in over {
+            self.relations.forget_changed(&under_way)?;
+        }
         self.relations.change(|known| {
             self.adopt_columns(database, catalog, known);
             self.check_relations(database, catalog, &mut known.relations, (&own, &changing));
@@ -312,9 +341,6 @@ impl Changer {
         known: &mut Shapes,
         (own, changing): (&Changes, &Changes),
     ) {
-        let is_in = |changes: &Changes, name: &str, root: Option<&(String, String)>| {
-            changes.has(name) || root.is_some_and(|(_, root)| changes.has(root))
-        };
         let mut temporary = self.temporary();
         let own_schema = catalog.temporary_schema.clone();
         known.retain(|name, shape| {
@@ -385,12 +411,23 @@ impl Drop for Changer {
     /// changing it.
     fn drop(&mut self) {
         let mut state = self.relations.state();
-        if let Some(changes) = state.changing.remove(&self.number)
-            && !self.is_over
-        {
-            state.left.push((Instant::now(), changes));
+        let Some(under_way) = state.changing.remove(&self.number) else {
+            return;
+        };
+        if self.is_over {
+            drop(state);
+            // Where the file cannot be written, what another proxy has learned meanwhile stays, and
+            // the relation is refused until its owner forgets it.
+            drop(self.relations.forget_changed(&under_way));
+        } else {
+            state.left.push((Instant::now(), under_way));
         }
     }
+}
+
+/// Whether changes concern a relation of this name, or the table that it is a partition of.
+fn is_in(changes: &Changes, name: &str, root: Option<&(String, String)>) -> bool {
+    changes.has(name) || root.is_some_and(|(_, root)| changes.has(root))
 }
 
 /// Whether a schema is the server's own or a session's, whose relations nobody keeps.

@@ -274,6 +274,27 @@ fn the_file_is_shared_and_understood_by_hand() {
     }
 }
 
+/// One proxy changes a relation, another one learns meanwhile what it was, and the connection of the
+/// change ends without another statement.
+#[test]
+fn what_another_proxy_has_learned_during_a_change_is_forgotten() {
+    const AFTER: &[&str] = &["t(id, city, name text)"];
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("pins");
+    let open = || Arc::new(KnownRelations::at(path.clone()).unwrap());
+    let (one, two) = (open(), open());
+    let mut changer = one.connection("s".to_owned());
+    assert_eq!(sees(&changer, true, FIRST), Ok(()));
+    changer.begin_change(DATABASE, &changes(&["t"])).unwrap();
+    let other = two.connection("s".to_owned());
+    assert_eq!(sees(&other, true, FIRST), Ok(()));
+    assert!(sees(&other, true, AFTER).is_err());
+    changer.leave(true);
+    drop(changer);
+    assert_eq!(sees(&other, true, AFTER), Ok(()));
+    assert!(sees(&other, true, FIRST).is_err());
+}
+
 #[test]
 fn what_a_client_has_left_unanswered_is_not_learned() {
     const AFTER: &[&str] = &["t(id, name, city text)"];

@@ -1,8 +1,12 @@
 //! `SoftHSM`: one set of tokens for the whole test program, a token for each test. And modules that
 //! hang and crash, in C.
+//!
+//! A token that one process logs in to cannot be read by another one for a moment, and
+//! `softhsm2-util` gives up when it cannot read one of the tokens: tests that use tokens run one
+//! after another.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use strongroom_keyring::{Keyring, Provider};
 
@@ -66,10 +70,10 @@ fn import(home: &Home, token: &str, label: &str, id: &str) {
     ]);
 }
 
-/// A token with one key, and the URI for it.
-fn token(home: &Home, token: &str) -> String {
-    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let guard = ONE_AT_A_TIME.lock().unwrap();
+/// A token with one key: the URI for it. No other test uses tokens while the guard lives.
+fn token(home: &Home, token: &str) -> (String, MutexGuard<'static, ()>) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     util(&[
         "--init-token",
         "--free",
@@ -81,19 +85,19 @@ fn token(home: &Home, token: &str) -> String {
         "5678",
     ]);
     import(home, token, "root", "01");
-    drop(guard);
     let pin = home.write("pin", b"1234\n");
-    format!(
+    let uri = format!(
         "pkcs11:token={token};object=root?module-path={}&pin-source=file:{}",
         softhsm(),
         pin.display()
-    )
+    );
+    (uri, guard)
 }
 
 #[test]
 fn a_keyring_opens_by_a_key_of_the_token() {
     let home = Home::new();
-    let uri = token(&home, "opens");
+    let (uri, _guard) = token(&home, "opens");
     home.init(&uri);
     let argument = home.argument();
     assert!(!argument.contains(PIN) && argument.starts_with("token=opens;object=root?"));
@@ -118,7 +122,7 @@ fn a_keyring_opens_by_a_key_of_the_token() {
 #[test]
 fn a_wrong_pin_an_absent_token_and_an_absent_key_are_told_apart() {
     let home = Home::new();
-    let uri = token(&home, "faults");
+    let (uri, _guard) = token(&home, "faults");
     home.init(&uri);
     home.write("pin", b"4321");
     let (number, text) = home.refused();
@@ -140,7 +144,7 @@ fn a_wrong_pin_an_absent_token_and_an_absent_key_are_told_apart() {
 #[test]
 fn a_key_that_was_replaced_and_a_blob_that_was_changed_do_not_open() {
     let home = Home::new();
-    let uri = token(&home, "changed");
+    let (uri, _guard) = token(&home, "changed");
     home.init(&uri);
     let argument = home.argument();
     let at = argument.rfind("blob=").unwrap() + "blob=".len();
@@ -236,7 +240,7 @@ fn making_keys() {
 #[test]
 fn a_key_that_may_only_wrap_wraps_and_one_that_may_nothing_is_refused() {
     let home = Home::new();
-    let uri = token(&home, "rights");
+    let (uri, _guard) = token(&home, "rights");
     keys("rights", false);
     home.init(&uri.replace("object=root", "object=wrapper"));
     let argument = home.argument();
@@ -256,7 +260,7 @@ fn a_key_that_may_only_wrap_wraps_and_one_that_may_nothing_is_refused() {
 #[test]
 fn a_key_that_was_disabled_says_so() {
     let home = Home::new();
-    let uri = token(&home, "disabled");
+    let (uri, _guard) = token(&home, "disabled");
     home.init(&uri);
     keys("disabled", true);
     let (number, text) = home.refused();
@@ -313,7 +317,7 @@ fn hanging() {
 fn a_keyring_that_others_may_write_to_loads_no_module() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = Home::new();
-    let uri = token(&home, "writable");
+    let (uri, _guard) = token(&home, "writable");
     home.init(&uri);
     let mode = std::fs::Permissions::from_mode(0o620);
     std::fs::set_permissions(&home.keyring, mode).unwrap();

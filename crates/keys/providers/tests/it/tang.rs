@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use strongroom_keyring::{Keyring, Provider};
+use strongroom_testing_support::port::free_port;
 
 use crate::{Home, run, run_alone, told};
 
@@ -259,9 +260,9 @@ fn no_server_and_a_silent_one_are_not_waited_for_for_ever() {
     let tang = Tang::start(&home, "keys");
     home.init(&tang.provider());
     let argument = home.argument();
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = silent.local_addr().unwrap().to_string();
-    let moved = argument.replace(&tang.url, &format!("http://{port}"));
+    let port = free_port();
+    let silent = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let moved = argument.replace(&tang.url, &format!("http://127.0.0.1:{port}"));
     let environment = [
         ("STRONGROOM_PROVIDER_TIMEOUT", "1"),
         ("STRONGROOM_TEST_ARGUMENT", &moved),
