@@ -4,14 +4,18 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use strongroom_columns_proxy::conversion::server_error;
 use strongroom_columns_proxy::proxy::Address;
-use strongroom_columns_proxy::server::{Error, Login, StatementClient};
+use strongroom_columns_proxy::server::{Error, Login, LoginTls, StatementClient};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 
 use crate::failure::Failure;
+
+/// Why TLS is refused for the path of a socket.
+pub(super) const TLS_OVER_UNIX: &str =
+    "PostgreSQL speaks no TLS over a UNIX socket: name the server by HOST:PORT";
 
 /// Longer files hold no password.
 const PASSWORD_MAX: usize = 1000;
@@ -28,6 +32,30 @@ pub(super) struct LoginOptions {
     /// File whose first line is the user's password
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// TLS of the connection
+    #[arg(long, value_enum, default_value_t = TlsMode::Disable)]
+    tls: TlsMode,
+    /// Authorities in PEM that vouch for the certificate of the other end
+    #[arg(long, value_name = "FILE", required_if_eq("tls", "verify-full"))]
+    tls_ca: Option<PathBuf>,
+}
+
+/// How TLS protects a connection.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum TlsMode {
+    /// None
+    Disable,
+    /// With any certificate: keeps out who listens, not who stands between
+    Require,
+    /// With a certificate for the server's name that an authority vouches for
+    VerifyFull,
+}
+
+/// What is at the other end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    Server,
+    Proxy,
 }
 
 impl LoginOptions {
@@ -37,18 +65,30 @@ impl LoginOptions {
     }
 
     /// Connects to the server or proxy at `address` and logs in, with the password from the file if
-    /// one was named. SR-1006 or SR-1001 for the file; SR-8122 if the server refuses, SR-5001 if
-    /// the connection fails.
-    pub(super) fn connect(&self, address: &str) -> Result<StatementClient, Failure> {
+    /// one was named. SR-1006 or SR-1001 for the file; SR-1001 for options of TLS that contradict
+    /// each other; SR-8122 if the server refuses, SR-5001 if the connection fails.
+    pub(super) fn connect(&self, address: &str, peer: Peer) -> Result<StatementClient, Failure> {
+        let tls = match (self.tls, &self.tls_ca) {
+            (TlsMode::VerifyFull, Some(file)) => LoginTls::Verified(file.clone()),
+            (TlsMode::Disable | TlsMode::Require, Some(_)) => {
+                return Err(Failure::usage("--tls-ca needs --tls verify-full"));
+            }
+            (TlsMode::Require, None) => LoginTls::AnyCertificate,
+            _ => LoginTls::Off,
+        };
+        if tls != LoginTls::Off && address.contains('/') {
+            return Err(Failure::usage(TLS_OVER_UNIX));
+        }
         let password = self.password_file.as_deref().map(password).transpose()?;
         let login = Login {
             address: self::address(address),
             user: self.user.clone(),
             database: self.database.clone(),
             password,
+            tls,
         };
         login
-            .connect()
+            .connect(peer == Peer::Proxy)
             .map_err(|error| refused(&error).with_prefix(&format!("{address}: ")))
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use strongroom_columns_proxy::conversion::{ConversionOptions, Direction, abandon, convert};
 use strongroom_format::columns::Class;
 
-use super::connect::{LoginOptions, checked};
+use super::connect::{LoginOptions, Peer, checked};
 use crate::failure::{Failure, note};
 use crate::help::tail;
 
@@ -60,7 +60,7 @@ impl ConvertArgs {
     /// the column cannot be converted, SR-8122 if the server refuses; SR-5001 when the system
     /// reports an error; the errors of [`LoginOptions::connect`].
     pub(super) fn run(self) -> Result<(), Failure> {
-        let connection = self.login.connect(&self.proxy)?;
+        let connection = self.login.connect(&self.proxy, Peer::Proxy)?;
         let options = ConversionOptions {
             table: self.table,
             column: self.column,

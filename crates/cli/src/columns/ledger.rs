@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use strongroom_columns_proxy::keys::{ColumnKeys, derive};
 use strongroom_columns_proxy::owner::Owner;
 use strongroom_columns_proxy::proxy::TicketTerms;
+use strongroom_format::code;
 use strongroom_format::columns::channel::{LIMITLESS, Limit};
 use strongroom_format::hex::hex;
 use strongroom_format::text::printable;
 use strongroom_keyring::Keyring;
 
-use super::connect::{LoginOptions, checked};
+use super::connect::{LoginOptions, Peer, checked};
 use super::trust::ZoneTrust;
 use crate::context::Context;
 use crate::failure::{Failure, note};
@@ -31,7 +32,8 @@ const TICKET_LIFETIME: Duration = Duration::from_secs(120);
 /// Connects to the server, not to the proxy, and opens a session with the zone as the proxy does.
 /// The counts are those of all sessions and of all starts of the zone; those of the last minutes
 /// before the zone was killed are missing. A limit is of all sessions under the key together, and
-/// not lost with them.
+/// not lost with them. With --require-left the command fails, for monitoring, while there is still
+/// something left.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns ledger --server /run/postgresql/.s.PGSQL.5432 --database shop --key-id columns --accept-process-attestation\n  strongroom columns ledger --server /run/postgresql/.s.PGSQL.5432 --database shop --key-id columns --accept-process-attestation --answers 10000000 --period 86400"))]
 pub(super) struct LedgerArgs {
@@ -55,6 +57,9 @@ pub(super) struct LedgerArgs {
     /// Take the limit away
     #[arg(long, conflicts_with_all = ["answers", "outputs", "period"])]
     no_limit: bool,
+    /// Fail (SR-8130) when less than so many per cent of a limit of the key are left
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=100))]
+    require_left: Option<u64>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -64,7 +69,8 @@ impl LedgerArgs {
     /// Opens a session of the owner with the zone, sets the limit of every version of the key if
     /// the options name one, and prints the ledgers as text or JSON. SR-1001 for a period without a
     /// limit; SR-2003 if there is no such key, and the other errors of the keyring; SR-8122 if the
-    /// server or the zone refuses; SR-5001 when the system reports an error.
+    /// server or the zone refuses; SR-8130, after the ledgers, if less of a limit is left than is
+    /// required; SR-5001 when the system reports an error.
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let sets = self.no_limit || self.answers.is_some() || self.outputs.is_some();
         if self.period.is_some() && !sets {
@@ -83,7 +89,7 @@ impl LedgerArgs {
             truths: Some(0),
             rights: 0,
         };
-        let mut connection = self.login.connect(&self.server)?;
+        let mut connection = self.login.connect(&self.server, Peer::Server)?;
         let mut owner = Owner::open(&mut connection, &keys, &terms, self.login.names())?;
         if sets {
             for (_, id) in &versions {
@@ -104,10 +110,19 @@ impl LedgerArgs {
         if let Some(text) = unlimited_versions(&named) {
             note(&text);
         }
+        let near = self
+            .require_left
+            .and_then(|least| near_limit(&named, least));
         if self.json {
-            return context.output.json(&json!({ "keys": named }));
+            let mut result = json!({ "keys": named });
+            if let Some(failure) = &near {
+                result["error"] = json!(failure.json());
+            }
+            context.output.json(&result)?;
+            return near.map_or(Ok(()), |failure| Err(failure.reported_in_json()));
         }
-        context.output.text(&ledgers_text(&named))
+        context.output.text(&ledgers_text(&named))?;
+        near.map_or(Ok(()), Err)
     }
 }
 
@@ -162,6 +177,30 @@ fn unlimited_versions(ledgers: &[Value]) -> Option<String> {
         "other versions of the key have a limit, and version {} has none: set it again",
         versions.join(", ")
     ))
+}
+
+/// Returns SR-8130 if less than `least` per cent of a limit are left, of answers or of values, for
+/// any version of the key; otherwise `None`. A limit of nothing has nothing left.
+fn near_limit(ledgers: &[Value], least: u64) -> Option<Failure> {
+    let mut near = Vec::new();
+    for ledger in ledgers {
+        for (name, what) in [("answers", "answers"), ("outputs", "values")] {
+            let limit = &ledger["limit"];
+            let Some(most) = limit[name].as_u64() else {
+                continue;
+            };
+            let left = most.saturating_sub(limit["spent"][name].as_u64().unwrap_or(0));
+            let is_enough = u128::from(left) * 100 >= u128::from(most) * u128::from(least);
+            if left == 0 || !is_enough {
+                let key = printable(ledger["name"].as_str().unwrap_or_default());
+                let version = &ledger["version"];
+                near.push(format!(
+                    "key {key}, version {version}: {left} of {most} {what} are left"
+                ));
+            }
+        }
+    }
+    (!near.is_empty()).then(|| Failure::new(&code::COLUMN_LIMIT_NEAR, near.join("; ")))
 }
 
 /// Gives each time of a ledger twice, as every JSON of the command does: `..._unix_s` and as text
@@ -249,6 +288,27 @@ fn limit_text(limit: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_a_limit_is_compared_with_what_is_required() {
+        let of = |answers: Value, outputs: Value, spent: [u64; 2]| {
+            let spent = json!({"answers": spent[0], "outputs": spent[1]});
+            let limit = json!({"answers": answers, "outputs": outputs, "spent": spent});
+            vec![json!({"name": "columns", "version": 2, "limit": limit})]
+        };
+        let told = |ledgers: &[Value], least| near_limit(ledgers, least).map(|it| it.summary());
+        let none = Value::Null;
+        assert_eq!(told(&of(none.clone(), none.clone(), [9, 9]), 100), None);
+        assert_eq!(told(&of(json!(1000), none.clone(), [800, 9]), 20), None);
+        let near = told(&of(json!(1000), none.clone(), [801, 9]), 20).unwrap();
+        assert!(near.starts_with("SR-8130") && near.contains("version 2: 199 of 1000 answers"));
+        let near = told(&of(none.clone(), json!(7), [0, 8]), 1).unwrap();
+        assert!(near.contains("0 of 7 values"), "{near}");
+        assert!(told(&of(json!(0), none.clone(), [0, 0]), 1).is_some());
+        // As many as there can be.
+        let most = json!(u64::MAX - 1);
+        assert_eq!(told(&of(most, none, [0, 0]), 100), None);
+    }
 
     #[test]
     fn a_ledger_is_shown_with_its_limit_and_whom_was_told() {

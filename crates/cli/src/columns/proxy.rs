@@ -21,7 +21,7 @@ use strongroom_format::code;
 use strongroom_format::columns::channel::right;
 use strongroom_keyring::Keyring;
 
-use super::connect::{address, checked};
+use super::connect::{TLS_OVER_UNIX, TlsMode, address, checked};
 use super::trust::ZoneTrust;
 use crate::context::Context;
 use crate::failure::{Failure, note};
@@ -49,8 +49,8 @@ pub(super) struct ProxyArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// TLS towards the server
-    #[arg(long, value_enum, default_value_t = ServerTls::Disable)]
-    server_tls: ServerTls,
+    #[arg(long, value_enum, default_value_t = TlsMode::Disable)]
+    server_tls: TlsMode,
     /// Authorities in PEM that vouch for the server's certificate
     #[arg(long, value_name = "FILE", required_if_eq("server_tls", "verify-full"))]
     server_ca: Option<PathBuf>,
@@ -95,16 +95,6 @@ pub(super) struct ProxyArgs {
     connections: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ServerTls {
-    /// None
-    Disable,
-    /// With any certificate: keeps out who listens, not who stands between
-    Require,
-    /// With a certificate for the server's name that an authority vouches for
-    VerifyFull,
-}
-
 #[derive(Clone, Copy, ValueEnum)]
 enum Constants {
     /// An error that names it
@@ -124,22 +114,20 @@ impl ProxyArgs {
                 .accept(certificate, key)
                 .map_err(|error| Failure::io(certificate, &error))?;
         }
-        if self.server_ca.is_some() && self.server_tls != ServerTls::VerifyFull {
+        if self.server_ca.is_some() && self.server_tls != TlsMode::VerifyFull {
             return Err(Failure::usage("--server-ca needs --server-tls verify-full"));
         }
-        if self.server_tls == ServerTls::Disable {
+        if self.server_tls == TlsMode::Disable {
             return Ok(tls);
         }
         let Address::Tcp(server) = address(&self.server) else {
-            return Err(Failure::usage(
-                "PostgreSQL speaks no TLS over a UNIX socket: name the server by HOST:PORT",
-            ));
+            return Err(Failure::usage(TLS_OVER_UNIX));
         };
         let host = server
             .rsplit_once(':')
             .map_or(server.as_str(), |(host, _)| host);
         let authorities = match self.server_tls {
-            ServerTls::VerifyFull => self.server_ca.as_deref(),
+            TlsMode::VerifyFull => self.server_ca.as_deref(),
             _ => None,
         };
         let about = |error| Failure::io(authorities.unwrap_or_else(|| Path::new(host)), &error);

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 use strongroom_columns_proxy::zone_status::zone_status;
 
-use super::connect::{LoginOptions, checked};
+use super::connect::{LoginOptions, Peer, checked};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -64,7 +64,7 @@ impl StatusArgs {
     /// text or JSON. SR-8122 if the server refuses; SR-5001 when the system reports an error; the
     /// errors of [`LoginOptions::connect`].
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut connection = self.login.connect(&self.server)?;
+        let mut connection = self.login.connect(&self.server, Peer::Server)?;
         let status = zone_status(&mut connection)?;
         if self.json {
             return context.output.json(&status);
@@ -127,8 +127,7 @@ fn status_text(status: &Value) -> String {
         row(
             "memory",
             format!(
-                "{} of {}{}",
-                mib(number(store, "resident")),
+                "at most {} for blocks of values{}",
                 mib(number(store, "limit")),
                 if locked {
                     ", values and keys locked"
@@ -144,10 +143,9 @@ fn status_text(status: &Value) -> String {
         row(
             "ephemerals",
             format!(
-                "{} values and {} literals, {}",
+                "{} values and {} literals",
                 number(ephemerals, "values"),
                 number(ephemerals, "literals"),
-                mib(number(ephemerals, "bytes"))
             ),
         ),
         row("connections", number(status, "rings").to_string()),

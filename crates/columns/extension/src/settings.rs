@@ -25,6 +25,8 @@ static SWEEP_DELAY: NumberSetting = NumberSetting(Cell::new(2));
 static SWEEP_INTERVAL: NumberSetting = NumberSetting(Cell::new(3600));
 /// Milliseconds between two checkpoints of the zone's store.
 static CHECKPOINT_INTERVAL: NumberSetting = NumberSetting(Cell::new(60_000));
+/// MiB of log after which a checkpoint of the zone's store is due before its time; 0 for no such.
+static CHECKPOINT_DISTANCE: NumberSetting = NumberSetting(Cell::new(64));
 /// Whether the planner has the zone compare a few rows.
 static ESTIMATES: FlagSetting = FlagSetting(Cell::new(true));
 /// Name of the record that the zone is to make.
@@ -87,6 +89,12 @@ pub(crate) fn define() {
             pg_sys::GUC_UNIT_MS,
             pg_sys::GucContext::PGC_SIGHUP,
         ),
+    );
+    define_number(
+        c"strongroom.checkpoint_distance",
+        c"Log after which the zone makes a checkpoint of its store before its time; 0 turns it off.",
+        &CHECKPOINT_DISTANCE,
+        (1 << 20, pg_sys::GUC_UNIT_MB, pg_sys::GucContext::PGC_SIGHUP),
     );
     // SAFETY: the strings live for ever; the variable is static.
     unsafe {
@@ -195,6 +203,12 @@ pub(crate) fn sweep_interval() -> c_int {
 /// The time after which a checkpoint of the zone's store is due.
 pub(crate) fn checkpoint_interval() -> Duration {
     Duration::from_millis(u64::try_from(CHECKPOINT_INTERVAL.0.get()).unwrap_or(0))
+}
+
+/// The bytes of log after which a checkpoint is due before its time. `None` for no such.
+pub(crate) fn checkpoint_distance() -> Option<u64> {
+    let distance = u64::try_from(CHECKPOINT_DISTANCE.0.get()).unwrap_or(0);
+    (distance != 0).then_some(distance << 20)
 }
 
 /// Name of the record that the zone is to make; empty for none.

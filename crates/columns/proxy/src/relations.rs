@@ -27,7 +27,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use self::known::{
@@ -83,6 +83,8 @@ pub(crate) struct Changer {
     is_over: bool,
     /// The session's temporary relations.
     temporary: Mutex<Shapes>,
+    /// The schema of these, once the server has named one: a session keeps it.
+    temporary_schema: OnceLock<String>,
 }
 
 impl KnownRelations {
@@ -189,6 +191,7 @@ impl KnownRelations {
             number: state.connections,
             is_over: false,
             temporary: Mutex::default(),
+            temporary_schema: OnceLock::new(),
         }
     }
 
@@ -275,6 +278,28 @@ impl Changer {
         }
     }
 
+    /// Notes in the catalog that the database had confidential columns or functions when they were
+    /// seen first, unless all of them are among the changes.
+    fn note_confidential(
+        &self,
+        database: &str,
+        catalog: &mut Catalog,
+        known: &Known,
+        changes: &[&Changes],
+    ) {
+        let relation = known.relations.iter().any(|(name, shape)| {
+            let is_changed = |of: &&Changes| is_in(of, &name.relation, shape.part_of.as_ref());
+            self.is_here(&name.server, &name.database, database) && !changes.iter().any(is_changed)
+        });
+        let function = known.functions.iter().any(|name| {
+            let is_changed = |of: &&Changes| of.has_function(&name.function);
+            self.is_here(&name.server, &name.database, database) && !changes.iter().any(is_changed)
+        });
+        if relation || function || !self.temporary().is_empty() {
+            catalog.note_confidential();
+        }
+    }
+
     /// Notes that the client has left, and whether the server has answered all of its statements.
     pub(crate) const fn leave(&mut self, is_over: bool) {
         self.is_over = is_over;
@@ -300,7 +325,8 @@ impl Changer {
         let is_over = |(since, _): &mut (Instant, UnderWay)| since.elapsed() >= LEFT_LIMIT;
         let over: Vec<_> = state.left.extract_if(.., is_over).collect();
         let left = state.left.iter().map(|(_, under_way)| under_way);
-        for under_way in state.changing.values().chain(left) {
+        let here = state.changing.values().chain(left);
+        for under_way in here.filter(|of| self.is_here(&of.server, &of.database, database)) {
             changing.join(&under_way.changes);
         }
         drop(state);
@@ -309,6 +335,7 @@ impl Changer {
         }
         self.relations.change(|known| {
             self.adopt_columns(database, catalog, known);
+            self.note_confidential(database, catalog, known, &[&own, &changing]);
             self.check_relations(database, catalog, &mut known.relations, (&own, &changing));
             let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
             let functions = catalog.functions_mut();
@@ -342,6 +369,13 @@ impl Changer {
         (own, changing): (&Changes, &Changes),
     ) {
         let mut temporary = self.temporary();
+        if !catalog.temporary_schema.is_empty() {
+            let named = catalog.temporary_schema.clone();
+            self.temporary_schema.get_or_init(|| named);
+        }
+        if let Some(own) = self.temporary_schema.get() {
+            catalog.temporary_schema.clone_from(own);
+        }
         let own_schema = catalog.temporary_schema.clone();
         known.retain(|name, shape| {
             let here = self.is_here(&name.server, &name.database, database);

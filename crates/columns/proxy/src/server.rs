@@ -1,11 +1,15 @@
 //! A client connection to PostgreSQL, or to the proxy, for commands that run statements themselves.
 //!
-//! Without TLS. Authentication: nothing, a password in clear over a UNIX socket, or SCRAM-SHA-256.
+//! Authentication: nothing, a password in clear over a UNIX socket or verified TLS, or
+//! SCRAM-SHA-256.
 
 use std::io;
+use std::path::PathBuf;
 
 use strongroom_crypto::SecretBytes;
-use strongroom_postgres_wire::client::{AuthenticationError, Config, Secret};
+use strongroom_postgres_wire::client::{
+    AuthenticationError, ChannelBindingMode, Config, Secret, SslMode,
+};
 
 use crate::proxy::Address;
 
@@ -21,18 +25,53 @@ pub struct Login {
     pub database: String,
     /// Password, when one is asked for.
     pub password: Option<SecretBytes>,
+    /// How TLS protects the connection.
+    pub tls: LoginTls,
+}
+
+/// How TLS protects a connection to an address of TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginTls {
+    /// Not at all.
+    Off,
+    /// With any certificate: this keeps out who listens, and nobody who is in the middle.
+    AnyCertificate,
+    /// With a certificate for the name in the address, from an authority in this PEM file.
+    Verified(PathBuf),
 }
 
 impl Login {
-    /// Connects, without TLS, and authenticates.
+    /// Connects and authenticates. With `is_proxy` the login is not bound to the TLS connection: the
+    /// proxy passes it on to the server over another one.
     ///
     /// # Errors
-    /// Errors of the server, the system or the protocol.
-    pub fn connect(&self) -> Result<StatementClient, Error> {
-        let socket = self.address.socket().map_err(Error::Io)?;
+    /// [`Error::Config`] for TLS over a UNIX socket; errors of the server, the system or the
+    /// protocol.
+    pub fn connect(&self, is_proxy: bool) -> Result<StatementClient, Error> {
         let password = self.password.as_ref();
         let password = password.map(|password| Secret::new(password.as_slice().to_vec()));
-        let config = Config::without_tls(&self.user, &self.database, password);
+        let mut config = Config::without_tls(&self.user, &self.database, password);
+        let (mode, roots) = match &self.tls {
+            LoginTls::Off => (SslMode::Disable, None),
+            LoginTls::AnyCertificate => (SslMode::Require, None),
+            LoginTls::Verified(roots) => (SslMode::VerifyFull, Some(roots.clone())),
+        };
+        if mode != SslMode::Disable {
+            let Address::Tcp(address) = &self.address else {
+                let told =
+                    "PostgreSQL speaks no TLS over a UNIX socket: name the server by HOST:PORT";
+                return Err(Error::Config(String::from(told)));
+            };
+            let host = address.rsplit_once(':').map_or(address.as_str(), |it| it.0);
+            let host = host.trim_matches(['[', ']']);
+            let binding = if is_proxy {
+                ChannelBindingMode::Disable
+            } else {
+                ChannelBindingMode::Prefer
+            };
+            config = config.with_tls(host, mode, roots, binding);
+        }
+        let socket = self.address.socket().map_err(Error::Io)?;
         StatementClient::on_socket(socket, &config)
     }
 }

@@ -39,7 +39,7 @@ pub use binary::{receive, send};
 pub use compare::{Prepared, compare, token_bytes};
 pub use compute::{Computation, Condition, compute, test};
 pub use input::Unreadable;
-pub use numeric::arithmetic::{coerce as fit_numeric, has_precision};
+pub use numeric::arithmetic::{coerce as fit_numeric, has_precision, precision_and_scale};
 pub use text::{parse, parse_interval, print};
 pub use time_zone::TimeZone;
 pub use value::{Buf, Operand, Out, Settings, Value};

@@ -338,15 +338,9 @@ impl Arena {
         self.base = base;
     }
 
-    /// For the status: how many slots of the statement and of literals there are, and how many
-    /// bytes both hold outside slots.
-    pub(crate) fn size(&self) -> (u64, u64, u64) {
-        let bytes = self
-            .values
-            .heap
-            .used()
-            .saturating_add(self.literals.heap.used());
-        (self.values.slots.len(), self.literals.slots.len(), bytes)
+    /// For the status: how many slots of the statement and of literals there are.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        (self.values.slots.len(), self.literals.slots.len())
     }
 
     /// The index of the slot that the identifier of a computed value names; the slot may be empty.

@@ -228,10 +228,14 @@ impl Zone {
             // The result of an aggregate shows whether accumulating has failed.
             state.fallible = true;
         }
+        if state.is_orphan {
+            return Err(Fault::NotAllowed);
+        }
         if state.fallible {
             let computed_from = state.computed_from;
             self.charge_check(ring, computed_from)?;
         }
+        self.charge_for_group(ring)?;
         if ahead {
             return Ok(());
         }
@@ -274,6 +278,9 @@ impl Zone {
             return;
         };
         ring.fallible |= computes;
+        // Whether or not it has failed: the counts are shown to everybody.
+        ring.computed += u64::from(op == Op::Compute);
+        ring.attempts += u64::from(computes);
         if let Err(fault) = done {
             ring.fault.get_or_insert(fault);
             ring.failed |= computes;
@@ -339,7 +346,7 @@ impl Zone {
         value.map(Answer::of)
     }
 
-    /// Ends a statement of a ring: adds its computed values to the session's ledger, and wipes the
+    /// Ends a statement of a ring: adds its computations to the session's ledger, and wipes the
     /// scratch buffers and the ring's values. Those of a parallel worker remain until its leader's
     /// statement ends. `Fault::ForgedFid` for an unknown ring.
     fn end_statement(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
@@ -364,7 +371,8 @@ impl Zone {
         channel.session(&id)
     }
 
-    /// Adds the values that the ring has computed since the last call to its session's ledger.
+    /// Adds the computations that the ring has asked for since the last call to its session's
+    /// ledger.
     fn count_computed(&mut self, ring: u16) {
         if let Ok(ring) = self.sources.rings.get_mut(ring) {
             let count = core::mem::take(&mut ring.computed);

@@ -364,6 +364,7 @@ codes! {
     COLUMN_SETUP_ROOT = 8127, Usage, "setting up confidential columns needs root on the server's machine", "run the command as root; where you have no root, as with a managed service, the extension cannot be loaded: docs/reference/columns-setup.md";
     COLUMN_NOT_INSTALLED = 8128, Usage, "the extension of confidential columns is not installed in this PostgreSQL", "install it with crates/columns/extension/install, and run the command again; nothing was changed";
     COLUMN_ZONE_START = 8129, Io, "the zone did not begin to serve", "see its log: `journalctl -u strongroom-zone`; put right what it says, and run the command again";
+    COLUMN_LIMIT_NEAR = 8130, Refused, "less of a column key's limit is left than --require-left asks for", "see who was told so much; wait for the next period, or set a higher limit with --answers or --outputs before statements are refused (SR-8007)";
 
     LUKS_NOT = 8300, Data, "the file or device does not begin with a LUKS header", "check the path; `strongroom inspect FILE` shows what is there";
     LUKS_1 = 8301, Refused, "the volume is LUKS1", "close it, back up its header, and convert it: `cryptsetup convert --type luks2 DEVICE`";

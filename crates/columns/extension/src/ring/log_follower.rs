@@ -34,8 +34,6 @@ const STEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it asks while a checkpoint is being made. The zone writes for a millisecond each time
 /// before it serves others again.
 const CHECKPOINT_STEP_INTERVAL: Duration = Duration::from_millis(4);
-/// A checkpoint of the zone's store is due after this many bytes of log, if it is not before.
-const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 unsafe extern "C-unwind" {
     /// Reads a page of the server's log, waiting for it if needed; returns its length.
@@ -179,7 +177,8 @@ impl Follower {
 
     /// Replays to the zone what it lacks, tells it the end of the log if it is recovering, and has
     /// it checkpoint its store if that is due. Raises an ERROR if the zone's store is of a later
-    /// log or another history, or has served a primary while this is a standby.
+    /// log or another history, is new although the server has had another one, or has served a
+    /// primary while this is a standby.
     fn step(&mut self) {
         let (position, state) = zone::with(|connection| {
             let answer = connection.call(Descriptor::of(Op::Position))?;
@@ -191,6 +190,9 @@ impl Follower {
         let needed = recovering || (!standby && state & 2 != 0);
         let is_new = connection::latest_number() != self.connection;
         if is_new {
+            if position == 0 {
+                refuse_unless_first(standby);
+            }
             self.connection = connection::latest_number();
             shared_memory::note_followed(0);
             // Before the end of the log is determined (L4).
@@ -207,10 +209,7 @@ impl Follower {
                 "55000",
                 "the zone's store is of a later log than this server's (SR-8030)",
             )
-            .hint(
-                "Restore the zone's store of a time not later than this server's, or let \
-                 the zone begin a new one.",
-            )
+            .hint("Restore the zone's store of a time not later than this server's.")
             .raise();
         }
         if is_new {
@@ -336,16 +335,17 @@ impl Follower {
     }
 
     /// Has the zone checkpoint its store at `position`: for the first time, and then if the log has
-    /// grown and `strongroom.checkpoint_interval` or 64 MiB of log have passed. Raises an ERROR if
-    /// another process has told the zone that it reads the log: this worker connects anew then, and
-    /// tries again.
+    /// grown and `strongroom.checkpoint_interval` or `strongroom.checkpoint_distance` has passed.
+    /// Raises an ERROR if another process has told the zone that it reads the log: this worker
+    /// connects anew then, and tries again.
     fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
         if self.checkpoint.going_on.is_some() {
             return;
         }
         let grown = position.saturating_sub(self.checkpoint.position);
         let recently = |at: Instant| at.elapsed() < settings::checkpoint_interval();
-        if grown == 0 || (self.checkpoint.at.is_some_and(recently) && grown < CHECKPOINT_BYTES) {
+        let is_far = settings::checkpoint_distance().is_some_and(|distance| grown >= distance);
+        if grown == 0 || (self.checkpoint.at.is_some_and(recently) && !is_far) {
             return;
         }
         self.ask_for_checkpoint(position, timeline);
@@ -447,6 +447,29 @@ fn check_history(position: XLogRecPtr, of: u32, now: u32) {
     }
 }
 
+/// Raises an ERROR if the zone's store is not the first one of this server: a store that has no
+/// position in the log yet has none of the values of another one, and to advance the slot for it
+/// would give up the log that the other one needs. The slot says whether a store has had a position
+/// (see [`advance_slot`]). A standby's store is a copy of its primary's, which has one.
+fn refuse_unless_first(standby: bool) {
+    // SAFETY: this worker holds the slot.
+    let had_one = unsafe { (*pg_sys::MyReplicationSlot).data.confirmed_flush != 0 };
+    let told = if standby {
+        "the zone's store is new, and this server is a standby (SR-8030)"
+    } else if had_one {
+        "the zone's store is new, and this server has had another one (SR-8030)"
+    } else {
+        return;
+    };
+    fault::Report::new("55000", told)
+        .hint(
+            "Start the zone with the directory that its values are in (--state): is a disk not \
+             mounted? A standby needs a copy of its primary's. To begin anew, without the values \
+             that there are, drop the replication slot strongroom_columns.",
+        )
+        .raise();
+}
+
 /// Where replay begins: at the position of the zone's store, or for a new store (0) where the slot
 /// keeps the log from.
 fn replay_start(position: XLogRecPtr) -> XLogRecPtr {
@@ -478,8 +501,9 @@ fn acquire_slot() {
                 "the replication slot of strongroom_columns has lost its log",
             )
             .hint(
-                "Values that the zone had not made durable may be missing. See \
-                 max_slot_wal_keep_size; drop the slot once the zone's store has been checked.",
+                "Bring the log since the zone's last checkpoint back into pg_wal, from the \
+                 archive, and drop the slot: it is made again, and read from there. Values that \
+                 the zone had not made durable are missing otherwise. See max_slot_wal_keep_size.",
             )
             .raise();
         }
@@ -487,7 +511,8 @@ fn acquire_slot() {
 }
 
 /// Advances the slot to this position and makes it durable, so that the server may remove the log
-/// before. Never moves it back.
+/// before. Never moves it back. Notes the position as the confirmed one too, which PostgreSQL uses
+/// of logical slots only: a slot that has one has served a zone's store.
 fn advance_slot(position: XLogRecPtr) {
     // SAFETY: this worker holds the slot.
     let slot = unsafe { pg_sys::MyReplicationSlot };
@@ -503,6 +528,7 @@ fn advance_slot(position: XLogRecPtr) {
             std::hint::spin_loop();
         }
         (*slot).data.restart_lsn = position;
+        (*slot).data.confirmed_flush = position;
         lock.store(0, Ordering::Release);
         pg_sys::ReplicationSlotMarkDirty();
         // The slot is made durable before the log in front of it may be removed.

@@ -41,8 +41,13 @@ struct Rows {
 
 impl Rows {
     /// Checks that the columns that are certainly confidential are so for the server, too. Fails
-    /// with SR-8108 otherwise: it would make their values up.
+    /// with SR-8108 otherwise: it would make their values up; with SR-8105 if it has described
+    /// fewer columns.
     fn check_columns(&self) -> Result<(), Refusal> {
+        let certain = self.expected.iter().rposition(Option::is_some);
+        if certain.is_some_and(|certain| certain >= self.columns.len()) {
+            return Err(unexpected());
+        }
         let mut both = self.columns.iter().zip(self.expected.iter());
         match both.position(|(column, expected)| expected.is_some() && column.enc.is_none()) {
             Some(at) => Err(Refusal::plain_result(at.saturating_add(1))),
@@ -160,6 +165,11 @@ impl Downstream {
         }
         let session = Arc::clone(&self.session);
         let mut state = session.lock();
+        let front = state.pending_answers.front();
+        if front.is_some_and(PendingAnswer::is_refused) && !matches!(message.tag, b'E' | b'S') {
+            // It was made to fail: what follows would be taken for the answer to something else.
+            return Err(unexpected());
+        }
         let done = self.handle_answer(&mut state, message);
         drop(state);
         session.wake();
@@ -340,6 +350,8 @@ impl Downstream {
             None => return Err(unexpected()),
         };
         self.described = columns;
+        // Rows that follow are of this description.
+        self.current = None;
         if forward && tag == b'T' {
             append(&mut self.out, b'T', &shown);
         } else if forward {
@@ -367,6 +379,10 @@ impl Downstream {
         if self.current.is_none() {
             let session = Arc::clone(&self.session);
             let mut state = session.lock();
+            let front = state.pending_answers.front();
+            if !front.is_none_or(PendingAnswer::may_have_rows) {
+                return Err(unexpected());
+            }
             if let Some(PendingAnswer::Own { collected, .. }) = state.pending_answers.front_mut() {
                 collected.push(text_row(body).ok_or_else(unexpected)?);
                 return Ok(());
@@ -385,13 +401,17 @@ impl Downstream {
             return Err(unexpected());
         };
         let columns = &rows.columns;
+        let mut fields = Fields(body);
+        let count = fields.count().ok_or_else(unexpected)?;
+        if count != columns.len() {
+            // Values beyond the description would be shown as they are.
+            return Err(unexpected());
+        }
         if columns.iter().all(|column| column.enc.is_none()) {
             append(&mut self.out, b'D', body);
             return Ok(());
         }
         let converter = Converter::new(&self.keys, &rows.settings).opening(&rows.results);
-        let mut fields = Fields(body);
-        let count = fields.count().ok_or_else(unexpected)?;
         let mut message = Builder::new(&mut self.out, b'D');
         message.count(count);
         for at in 0..count {
@@ -451,7 +471,15 @@ impl Downstream {
         state.copying = None;
         match state.pending_answers.front_mut() {
             Some(PendingAnswer::Execute { .. }) => drop(state.pending_answers.pop_front()),
-            Some(PendingAnswer::Query { expected, .. }) => drop(expected.pop_front()),
+            Some(PendingAnswer::Query {
+                expected, is_exact, ..
+            }) => {
+                let ended = expected.pop_front();
+                // One more end than statements: the rows of the next one would be bound to nothing.
+                if ended.is_none() && *is_exact {
+                    return Err(unexpected());
+                }
+            }
             Some(PendingAnswer::Own { .. }) => return Ok(()),
             _ => return Err(unexpected()),
         }

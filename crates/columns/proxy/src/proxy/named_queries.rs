@@ -18,7 +18,13 @@ struct Query {
     /// Nothing is known of the columns of a query whose name was given twice, with other columns.
     columns: ExpectedColumns,
     is_held: bool,
+    /// The server has said that the transaction has ended in which it was named. Until the name is
+    /// given again, rows under it are the query's: the server may be lying.
+    is_over: bool,
 }
+
+/// So many queries are kept at least whose transactions have ended.
+const KEPT_MIN: usize = 256;
 
 impl NamedQueries {
     /// Notes what a statement that is about to be sent does with a query, and returns what the
@@ -57,6 +63,7 @@ impl NamedQueries {
         let unknown = Query {
             columns: ExpectedColumns::default(),
             is_held: true,
+            is_over: false,
         };
         self.0.insert(prepared(name), unknown);
     }
@@ -68,19 +75,29 @@ impl NamedQueries {
 
     /// Notes that a query with these columns gets a name.
     fn name(&mut self, name: &QueryName, columns: &ExpectedColumns, is_held: bool) {
-        let named = self.0.entry(name.clone()).or_insert_with(|| Query {
+        let fresh = || Query {
             columns: Arc::clone(columns),
             is_held,
-        });
+            is_over: false,
+        };
+        let named = self.0.entry(name.clone()).or_insert_with(fresh);
+        if named.is_over {
+            *named = fresh();
+        }
         named.is_held |= is_held;
         if named.columns != *columns {
             named.columns = Arc::default();
         }
     }
 
-    /// Forgets the cursors that the end of a transaction closes.
+    /// Notes that the server has said that a transaction has ended, which closes cursors.
     pub(super) fn end_transaction(&mut self) {
-        self.0.retain(|_, query| query.is_held);
+        for query in self.0.values_mut() {
+            query.is_over |= !query.is_held;
+        }
+        if self.0.values().filter(|query| query.is_over).count() > KEPT_MIN {
+            self.0.retain(|_, query| !query.is_over);
+        }
     }
 }
 
@@ -140,7 +157,15 @@ mod tests {
         name(&mut queries, cursor("a"), false, 4);
         assert_eq!(run(&mut queries, cursor("a")), 4);
         queries.end_transaction();
-        assert_eq!(run(&mut queries, cursor("a")), 0);
+        assert_eq!(run(&mut queries, cursor("a")), 4, "the server may be lying");
+        assert_eq!(run(&mut queries, cursor("b")), 1);
+        name(&mut queries, cursor("a"), false, 3);
+        assert_eq!(run(&mut queries, cursor("a")), 3);
+        for at in 0..=KEPT_MIN {
+            name(&mut queries, cursor(&format!("c{at}")), false, 1);
+        }
+        queries.end_transaction();
+        assert_eq!(run(&mut queries, cursor("c0")), 0);
         assert_eq!(run(&mut queries, cursor("b")), 1);
         end(&mut queries, &NamedUse::EndsCursors);
         assert_eq!(run(&mut queries, cursor("b")), 0);

@@ -15,7 +15,11 @@ use super::upstream::{
     BATCH, Failure, Outcome, Planned, Portal, Statement, Upstream, bind_values, int16s, malformed,
 };
 use crate::sql::refusal::Refusal;
-use crate::sql::{Effects, ExpectedColumns, Structure};
+use crate::sql::{Effects, Structure};
+
+/// The type of which a client knows nothing (src/include/catalog/pg_type.dat): the server replaces
+/// it.
+const UNKNOWN: u32 = 705;
 
 /// Checks a parameter that is sent in clear beside a confidential value. Fails with SR-8102 unless
 /// it is a whole number, or the name of a date's field where that is expected.
@@ -101,6 +105,7 @@ impl Upstream {
             }),
             shown,
             declared,
+            types,
             effects: plan.effects,
             named: plan.named,
             copy,
@@ -146,7 +151,7 @@ impl Upstream {
             )
         };
         if self.known_statement(name).is_none() {
-            self.describe_sql_statement(name)?;
+            self.describe_again(name)?;
         }
         // Each round tries an older statement of the name.
         while let Some(statement) = self.known_statement(name) {
@@ -160,9 +165,13 @@ impl Upstream {
         Err(missing().into())
     }
 
-    /// Asks the server to describe a statement that the client made by SQL, and keeps it under its
-    /// name. Fails with `Skipped` if the server would ignore the message.
-    fn describe_sql_statement(&mut self, name: &[u8]) -> Outcome {
+    /// Asks the server to describe a statement that it may have although the proxy does not know
+    /// so, and keeps it under its name: one that the client made by SQL, or by a Parse whose
+    /// description never came. What is known of the text that the client gave for the name holds
+    /// for it too. Fails with `Skipped` if the server would ignore the message.
+    fn describe_again(&mut self, name: &[u8]) -> Outcome {
+        let former = self.statements.get(name).and_then(|named| named.last());
+        let former = former.map(Arc::clone);
         let slot: DescriptionSlot = Arc::new(OnceLock::new());
         let expect = PendingAnswer::DescribeStatement {
             slot: Some(Arc::clone(&slot)),
@@ -171,25 +180,9 @@ impl Upstream {
         self.send(expect, b'D', |message| {
             message.byte(b'S').string(name);
         })?;
-        let statement = Statement {
-            slot,
-            constants: Vec::new(),
-            confidential: std::collections::BTreeSet::new(),
-            stored: std::collections::BTreeMap::new(),
-            structural: std::collections::BTreeMap::new(),
-            text: Vec::new(),
-            planned: Mutex::new(Planned {
-                catalog: self.catalog(),
-                expected: ExpectedColumns::default(),
-            }),
-            declared: Vec::new(),
-            shown: usize::MAX,
-            effects: Effects {
-                utility: true,
-                ..Effects::default()
-            },
-            named: None,
-            copy: None,
+        let statement = match former {
+            Some(former) => former.with_slot(slot),
+            None => Statement::of_sql(slot, self.catalog()),
         };
         self.statements
             .insert(name.to_vec(), vec![Arc::new(statement)]);
@@ -231,6 +224,9 @@ impl Upstream {
             None => {
                 let (statement, description) = self.statement(name)?;
                 self.check_still_valid(&statement)?;
+                if statement.text.is_empty() && !values.is_empty() {
+                    self.check_sql_parameters(name)?;
+                }
                 let mut concealed =
                     self.seal_parameters(&statement, &description, &formats, &values)?;
                 concealed.extend(self.seal_constants(&statement.constants, &description)?);
@@ -294,6 +290,12 @@ impl Upstream {
             let oid = description.parameters.get(at).copied().unwrap_or(0);
             let declared = statement.declared.get(at).copied().unwrap_or(0);
             let number = at.saturating_add(1);
+            let told = statement.types.get(at).copied().unwrap_or(0);
+            if !matches!(told, 0 | UNKNOWN) && told != oid {
+                // Whether a value can be read as one of another type would be an answer.
+                let why = "the server expects another type than it was told";
+                return Err(Refusal::parameter(number, why).into());
+            }
             let place = i32::try_from(number).unwrap_or_default();
             let confidential = statement.confidential.contains(&place);
             let stored = statement.stored.get(&place).copied();

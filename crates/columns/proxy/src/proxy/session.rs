@@ -85,9 +85,11 @@ pub(crate) enum PendingAnswer {
     },
     /// A simple query. `request`: its number, which [`Session::push_pending`] sets. `expected`:
     /// what the columns of the rows of each of its statements are to be that has not ended.
+    /// `is_exact`: `expected` has every statement.
     Query {
         refusal: Option<Refusal>,
         expected: VecDeque<ExpectedColumns>,
+        is_exact: bool,
         copy: Option<Arc<Transform>>,
         request: u64,
     },
@@ -107,6 +109,30 @@ impl PendingAnswer {
             self,
             Self::Sync { .. } | Self::Query { .. } | Self::Own { .. } | Self::FunctionCall
         )
+    }
+
+    /// Returns whether the server has to answer it by an error, which a refusal replaces.
+    pub(crate) const fn is_refused(&self) -> bool {
+        matches!(
+            self,
+            Self::Parse {
+                refusal: Some(_),
+                ..
+            } | Self::Query {
+                refusal: Some(_),
+                ..
+            }
+        )
+    }
+
+    /// Returns whether rows may come in answer to it: not when the proxy has made it fail, nor when
+    /// all statements of a simple query have ended.
+    pub(crate) fn may_have_rows(&self) -> bool {
+        let is_over = matches!(
+            self,
+            Self::Query { expected, is_exact: true, .. } if expected.is_empty()
+        );
+        !self.is_refused() && !is_over
     }
 
     /// Puts `None` into the slot that a thread waits for, because the answer will not come. The
@@ -149,6 +175,9 @@ pub(crate) struct State {
     pub(crate) pending_answers: VecDeque<PendingAnswer>,
     /// The server ignores everything up to the next Sync, which the client has not sent yet.
     pub(crate) skipping: bool,
+    /// The proxy has refused a message of the pipeline: the server will ignore everything up to the
+    /// next Sync, and gets nothing of it.
+    pub(crate) refused: bool,
     /// Transaction status of the last `ReadyForQuery`: `I`, `T`, `E`.
     pub(crate) transaction: u8,
     pub(crate) settings: Settings,
@@ -189,6 +218,7 @@ impl Session {
         let state = State {
             pending_answers: VecDeque::new(),
             skipping: false,
+            refused: false,
             transaction,
             settings,
             catalog: Arc::new(catalog),
@@ -265,9 +295,10 @@ impl Session {
         {
             *request = state.requests;
         }
-        if state.skipping {
+        if state.skipping || state.refused {
             if matches!(expect, PendingAnswer::Sync { .. }) {
                 state.skipping = false;
+                state.refused = false;
             } else {
                 expect.notify_dropped();
                 return false;

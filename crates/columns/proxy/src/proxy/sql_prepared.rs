@@ -60,6 +60,20 @@ impl Upstream {
         }
     }
 
+    /// Checks that a statement that the client has made by SQL, and gives values to by the protocol,
+    /// takes plain ones only. Fails with SR-8103 if it does not, or is not known; the server's word
+    /// is not enough.
+    pub(super) fn check_sql_parameters(&mut self, name: &[u8]) -> Outcome {
+        let name = String::from_utf8_lossy(name);
+        if !self.catalog().is_confidential() || self.takes_plain_constants(&name)? {
+            return Ok(());
+        }
+        let message =
+            "parameters of a statement that was prepared by SQL: they are, or may be, confidential";
+        let hint = "Have the driver prepare the statement: its parameters are encrypted then.";
+        Err(Refusal::statement(message, hint).into())
+    }
+
     /// Returns whether every statement that the name may stand for has plain parameters only, as
     /// the catalog is now.
     fn takes_plain_constants(&mut self, name: &str) -> Outcome<bool> {

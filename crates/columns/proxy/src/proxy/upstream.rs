@@ -52,6 +52,8 @@ pub(super) struct Statement {
     pub(super) planned: Mutex<Planned>,
     /// Types that the client declared.
     pub(super) declared: Vec<u32>,
+    /// Types that the server was told instead, in the same order.
+    pub(super) types: Vec<u32>,
     /// How many parameters are the client's own.
     pub(super) shown: usize,
     pub(super) effects: Effects,
@@ -68,6 +70,55 @@ pub(super) struct Planned {
 }
 
 impl Statement {
+    /// Returns a statement that the client made by SQL: of its parameters nothing is known.
+    pub(super) fn of_sql(slot: DescriptionSlot, catalog: Arc<Catalog>) -> Self {
+        Self {
+            slot,
+            constants: Vec::new(),
+            confidential: std::collections::BTreeSet::new(),
+            stored: BTreeMap::new(),
+            structural: BTreeMap::new(),
+            text: Vec::new(),
+            planned: Mutex::new(Planned {
+                catalog,
+                expected: ExpectedColumns::default(),
+            }),
+            declared: Vec::new(),
+            types: Vec::new(),
+            shown: usize::MAX,
+            effects: Effects {
+                utility: true,
+                ..Effects::default()
+            },
+            named: None,
+            copy: None,
+        }
+    }
+
+    /// Returns the same statement with another slot for the server's description of it.
+    pub(super) fn with_slot(&self, slot: DescriptionSlot) -> Self {
+        let planned = self.planned();
+        let planned = Planned {
+            catalog: Arc::clone(&planned.catalog),
+            expected: Arc::clone(&planned.expected),
+        };
+        Self {
+            slot,
+            constants: self.constants.clone(),
+            confidential: self.confidential.clone(),
+            stored: self.stored.clone(),
+            structural: self.structural.clone(),
+            text: self.text.clone(),
+            planned: Mutex::new(planned),
+            declared: self.declared.clone(),
+            types: self.types.clone(),
+            shown: self.shown,
+            effects: self.effects,
+            named: self.named.clone(),
+            copy: self.copy.clone(),
+        }
+    }
+
     /// Returns what the last planning said.
     pub(super) fn planned(&self) -> MutexGuard<'_, Planned> {
         self.planned.lock().unwrap_or_else(PoisonError::into_inner)
@@ -318,7 +369,8 @@ impl Upstream {
     }
 
     /// Makes the server fail at this point of the pipeline, and has its error replaced by the
-    /// refusal.
+    /// refusal. What the client sends up to its next Sync is dropped: values in it were meant for
+    /// what was refused.
     fn refuse(&mut self, refusal: Refusal) {
         let expect = PendingAnswer::Parse {
             forward: false,
@@ -330,6 +382,7 @@ impl Upstream {
         });
         // Skipped: the client gets an earlier error.
         drop(sent);
+        self.session.lock().refused = true;
     }
 
     /// Makes the server fail as it would at a simple query, and has its error replaced by the
@@ -338,6 +391,7 @@ impl Upstream {
         let expect = PendingAnswer::Query {
             refusal: Some(refusal),
             expected: VecDeque::new(),
+            is_exact: false,
             copy: None,
             request: 0,
         };
@@ -387,10 +441,13 @@ impl Upstream {
                         .expected_of(plan.named.as_ref(), &plan.expected)
                 })
                 .collect();
+            // A text that is not parsed is one plan, whatever statements it has.
+            let is_exact = !plans.is_empty() && plans.iter().all(|plan| plan.is_parsed);
             return self.send(
                 PendingAnswer::Query {
                     refusal: None,
                     expected: expected.into(),
+                    is_exact,
                     copy,
                     request: 0,
                 },

@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use strongroom_columns_values::precision_and_scale;
 use strongroom_format::columns::{Class, Kind};
 use strongroom_keyring::durable;
 
@@ -89,7 +90,7 @@ pub(super) fn gone<'o>(
 ) -> Relation {
     let alike = others.all(|other| {
         let other: Vec<(String, String)> = other.columns.iter().map(described).collect();
-        other.starts_with(&shape.columns)
+        begins_like(&shape.columns, &other)
     });
     let column = |(name, what): &(String, String)| {
         let base = what.strip_prefix("enc_").unwrap_or_default();
@@ -141,13 +142,13 @@ pub(super) fn learn_or_mark(known: &mut Shapes, name: RelationName, relation: &m
                 shown(shape.part_of.as_ref()),
             ));
         }
-        Some(before) if shape.columns.starts_with(&before.columns) => *before = shape,
+        Some(before) if begins_like(&before.columns, &shape.columns) => *before = shape,
         Some(before) => {
             let (before, shape) = (&before.columns, &shape.columns);
             let place = before
                 .iter()
                 .zip(shape)
-                .position(|(before, now)| before != now)
+                .position(|(before, now)| !is_alike(before, now))
                 .unwrap_or_else(|| before.len().min(shape.len()));
             let shown = |column: Option<&(String, String)>| match column {
                 Some((name, what)) => format!("\"{name}\" ({what})"),
@@ -168,15 +169,50 @@ pub(super) fn learn_or_mark(known: &mut Shapes, name: RelationName, relation: &m
 /// What is said of a column whose type is not confidential.
 const PLAIN: &str = "plain";
 
-/// A column's name, and what of its type matters: whether it is confidential, its kind and class.
+/// A column's name, and what of its type matters: whether it is confidential, its kind and class,
+/// precision and scale, to which a value is rounded before it is stored.
 fn described(column: &Column) -> (String, String) {
-    let what = match (column.kind, column.class()) {
-        (Some(kind), Class::Opaque) => format!("enc_{}", kind.base()),
-        (Some(kind), class) => format!("enc_{}({})", kind.base(), class.name()),
-        (None, _) if column.holds_confidential => "holds confidential values".to_owned(),
-        (None, _) => PLAIN.to_owned(),
+    let digits =
+        precision_and_scale(column.modifier).filter(|_| column.kind == Some(Kind::Numeric));
+    let mut modifiers: Vec<String> = digits
+        .map(|(precision, scale)| vec![precision.to_string(), scale.to_string()])
+        .unwrap_or_default();
+    let class = Some(column.class()).filter(|class| *class != Class::Opaque);
+    modifiers.extend(class.map(|class| class.name().to_owned()));
+    let what = match column.kind {
+        Some(kind) if modifiers.is_empty() => format!("enc_{}", kind.base()),
+        Some(kind) => format!("enc_{}({})", kind.base(), modifiers.join(",")),
+        None if column.holds_confidential => "holds confidential values".to_owned(),
+        None => PLAIN.to_owned(),
     };
     (column.name.clone(), what)
+}
+
+/// Whether the columns of a relation begin with those that it had `before`.
+fn begins_like(before: &[(String, String)], now: &[(String, String)]) -> bool {
+    let mut both = before.iter().zip(now);
+    before.len() <= now.len() && both.all(|(before, now)| is_alike(before, now))
+}
+
+/// Whether a column is what it was. Files of before have no precision and scale of a numeric: what
+/// the server says of them is taken then.
+fn is_alike(before: &(String, String), now: &(String, String)) -> bool {
+    if before == now {
+        return true;
+    }
+    let numeric = format!("enc_{}", Kind::Numeric.base());
+    let Some(modifiers) = now.1.strip_prefix(&numeric) else {
+        return false;
+    };
+    let modifiers = modifiers.trim_matches(['(', ')']).split(',');
+    let classes: Vec<&str> = modifiers
+        .filter(|one| one.parse::<i32>().is_err() && !one.is_empty())
+        .collect();
+    let without = match classes.as_slice() {
+        [] => numeric,
+        classes => format!("{numeric}({})", classes.join(",")),
+    };
+    before.0 == now.0 && before.1 == without
 }
 
 /// What is in the file; nothing if there is none. `InvalidData` for a file that does not begin with
@@ -398,6 +434,37 @@ mod tests {
         assert_eq!(known.adopted, [(level, grade)].into());
         assert_eq!(known.relations.len(), 2);
         is_written_as(&known, "2.pins");
+    }
+
+    #[test]
+    fn precision_and_scale_are_kept_from_when_they_are_known() {
+        let pair = |what: &str| ("pay".to_owned(), what.to_owned());
+        let alike = |before: &str, now: &str| is_alike(&pair(before), &pair(now));
+        assert!(alike("enc_numeric(ordered)", "enc_numeric(12,2,ordered)"));
+        assert!(alike("enc_numeric", "enc_numeric(12,2)") && alike("enc_numeric", "enc_numeric"));
+        for (before, now) in [
+            ("enc_numeric(12,2,ordered)", "enc_numeric(12,-6,ordered)"),
+            ("enc_numeric(12,2)", "enc_numeric"),
+            ("enc_numeric", "enc_numeric(12,2,ordered)"),
+            ("enc_numeric(ordered)", "enc_numeric(12,2)"),
+            ("enc_numeric", PLAIN),
+            ("enc_text", "enc_numeric"),
+        ] {
+            assert!(!alike(before, now), "{before} {now}");
+        }
+        let column = |modifier| Column {
+            name: "pay".to_owned(),
+            kind: Some(Kind::Numeric),
+            holds_confidential: false,
+            place: 1,
+            modifier,
+        };
+        // numeric(12, 2): 12 << 16 | 2, and VARHDRSZ.
+        assert_eq!(
+            described(&column((12 << 16 | 2) + 4)).1,
+            "enc_numeric(12,2)"
+        );
+        assert_eq!(described(&column(-1)).1, "enc_numeric");
     }
 
     #[test]

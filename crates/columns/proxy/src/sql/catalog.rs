@@ -159,6 +159,8 @@ pub struct Catalog {
     pub(super) all_doubted: bool,
     /// Names of relations that were there, in some schema, and of which the server says nothing.
     pub(super) missing: BTreeSet<String>,
+    /// Whether relations or functions are known that were confidential when they were seen first.
+    had_confidential: bool,
     /// Whether it has definitions of a transaction that is not over, which can be rolled back.
     pub(super) is_provisional: bool,
     /// Types that are not confidential themselves but hold confidential values, by OID and by name.
@@ -551,10 +553,22 @@ impl Catalog {
         self.bearing_names.insert(name.to_owned());
     }
 
-    /// Returns whether the database has types of the extension.
+    /// Returns whether the database has types of the extension, or had confidential columns when
+    /// they were seen first: that the server shows no such type any more changes nothing.
     #[must_use]
     pub fn is_confidential(&self) -> bool {
+        self.has_types() || self.had_confidential
+    }
+
+    /// Returns whether the database has types of the extension.
+    #[must_use]
+    pub fn has_types(&self) -> bool {
         !self.types.is_empty()
+    }
+
+    /// Notes that the database had confidential columns when they were seen first.
+    pub(crate) const fn note_confidential(&mut self) {
+        self.had_confidential = true;
     }
 
     /// Returns the confidential type, or array type, of this OID. `None` for every other type.

@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AlterTableStmt, DiscardMode, DropStmt, Node, ObjectType, RangeVar};
+use pg_query::protobuf::{
+    AlterTableStmt, DiscardMode, DropStmt, Node, ObjectType, RangeVar, RenameStmt,
+};
 
 use super::tree::names;
 
@@ -86,7 +88,7 @@ pub(super) fn changed_relations(node: &Node) -> Changes {
                 changes.add(Some(relation));
                 changes.names.insert(rename.newname.clone());
             }
-            None => return Changes::any(),
+            None => return renamed(rename),
         },
         Some(NodeEnum::AlterObjectSchemaStmt(alter)) => match &alter.relation {
             Some(relation) => changes.add(Some(relation)),
@@ -111,6 +113,36 @@ pub(super) fn changed_relations(node: &Node) -> Changes {
             | NodeEnum::ImportForeignSchemaStmt(_),
         ) => return Changes::any(),
         _ => {}
+    }
+    changes
+}
+
+/// Returns what a renaming changes that names no relation: any relation where a schema or a type
+/// gets another name, functions where one does, and nothing where it is something else.
+fn renamed(rename: &RenameStmt) -> Changes {
+    let mut changes = Changes::default();
+    match rename.rename_type() {
+        ObjectType::ObjectFunction | ObjectType::ObjectProcedure | ObjectType::ObjectRoutine => {
+            let object = rename
+                .object
+                .as_ref()
+                .and_then(|object| object.node.as_ref());
+            if let Some(NodeEnum::ObjectWithArgs(function)) = object {
+                let name = names(&function.objname)
+                    .last()
+                    .map(|name| (*name).to_owned());
+                changes.functions.extend(name);
+            }
+            changes.functions.insert(rename.newname.clone());
+        }
+        ObjectType::ObjectRole
+        | ObjectType::ObjectDatabase
+        | ObjectType::ObjectTablespace
+        | ObjectType::ObjectPublication
+        | ObjectType::ObjectSubscription
+        | ObjectType::ObjectEventTrigger
+        | ObjectType::ObjectStatisticExt => {}
+        _ => return Changes::any(),
     }
     changes
 }
@@ -146,6 +178,18 @@ fn dropped(drop: &DropStmt) -> Changes {
         ObjectType::ObjectFunction | ObjectType::ObjectProcedure | ObjectType::ObjectRoutine
     );
     let mut changes = Changes::default();
+    if matches!(
+        drop.remove_type(),
+        ObjectType::ObjectTrigger
+            | ObjectType::ObjectPolicy
+            | ObjectType::ObjectRule
+            | ObjectType::ObjectEventTrigger
+            | ObjectType::ObjectPublication
+            | ObjectType::ObjectStatisticExt
+    ) {
+        // No relation gets other columns by it.
+        return changes;
+    }
     if functions {
         for object in &drop.objects {
             if let Some(NodeEnum::ObjectWithArgs(function)) = object.node.as_ref() {
@@ -204,6 +248,7 @@ mod tests {
             "DROP TYPE d CASCADE",
             "DROP EXTENSION e CASCADE",
             "ALTER SCHEMA s RENAME TO u",
+            "ALTER TYPE s.d RENAME TO u",
             "DROP OWNED BY r",
         ] {
             assert!(changes(sql).any, "{sql}");
@@ -212,6 +257,8 @@ mod tests {
             "CREATE OR REPLACE FUNCTION s.f(a int) RETURNS int LANGUAGE sql AS 'select a'",
             "DROP FUNCTION s.f(int)",
             "DROP PROCEDURE f",
+            "ALTER FUNCTION s.f(int) RENAME TO g",
+            "ALTER FUNCTION s.g RENAME TO f",
         ] {
             let found = changes(sql);
             assert!(found.has_function("f") && !found.any, "{sql}: {found:?}");
@@ -233,6 +280,10 @@ mod tests {
             "INSERT INTO t VALUES (1)",
             "CREATE INDEX ON t (a)",
             "GRANT SELECT ON t TO r",
+            "DROP TRIGGER g ON t",
+            "DROP POLICY p ON t",
+            "DROP RULE r ON t",
+            "ALTER ROLE a RENAME TO b",
             "DO 'begin end'",
         ] {
             assert!(changes(sql).is_empty(), "{sql}");

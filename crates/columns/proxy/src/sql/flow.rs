@@ -15,6 +15,8 @@ pub(crate) struct Carried {
     /// Whether nothing stands between it and the expression: an untyped parameter in its place gets
     /// its type from there.
     pub(crate) direct: bool,
+    /// Whether the expression's value may be this one itself, and is not computed from it.
+    pub(crate) is_value: bool,
 }
 
 /// The flow of an expression's value: its kind, and the sites that flow into it.
@@ -133,7 +135,11 @@ impl Flow {
     pub(crate) fn site(site: usize, kind: Option<Kind>) -> Self {
         Self {
             kind,
-            carried: vec![Carried { site, direct: true }],
+            carried: vec![Carried {
+                site,
+                direct: true,
+                is_value: true,
+            }],
             ..Self::default()
         }
     }
@@ -144,6 +150,16 @@ impl Flow {
     pub(crate) fn indirect(mut self) -> Self {
         for carried in &mut self.carried {
             carried.direct = false;
+        }
+        self
+    }
+
+    /// Returns what is known of what is computed from the value, which is no constant or parameter
+    /// (site) itself.
+    pub(crate) fn computed(mut self) -> Self {
+        for carried in &mut self.carried {
+            carried.direct = false;
+            carried.is_value = false;
         }
         self
     }

@@ -171,6 +171,7 @@ fn plan_statement(
     let node = raw.stmt.map(|node| *node).unwrap_or_default();
     let plan = Plan {
         sql: text.to_owned(),
+        is_parsed: true,
         effects: utility::effects(&node),
         named: utility::named_use(&node),
         ..Plan::default()

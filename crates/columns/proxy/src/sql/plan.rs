@@ -145,6 +145,8 @@ pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
 pub(crate) struct Plan {
     /// The text.
     pub(crate) sql: String,
+    /// Whether the text is one statement that the parser has read.
+    pub(crate) is_parsed: bool,
     /// Whether the text is not the client's.
     pub(crate) changed: bool,
     /// Where the statement is in the client's text, in bytes.

@@ -192,6 +192,7 @@ impl<'a> Resolver<'a> {
                     Carried {
                         site: new,
                         direct: false,
+                        is_value: false,
                     },
                     beside,
                 );
@@ -264,7 +265,7 @@ impl<'a> Resolver<'a> {
             kind,
             ..Flow::site(first.site, None)
         }
-        .indirect()
+        .computed()
     }
 
     /// Records that a value is one of these, whichever it is, as [`Self::combine`] does. What flows
@@ -277,6 +278,18 @@ impl<'a> Resolver<'a> {
                 chosen.join(&flow.clone().indirect());
             }
             chosen.origins = Flow::origins_of_one(flows);
+        } else {
+            // The value is one of them.
+            chosen.carried.clear();
+            for carried in flows.iter().flat_map(|flow| &flow.carried) {
+                let indirect = Carried {
+                    direct: false,
+                    ..*carried
+                };
+                if !chosen.carried.contains(&indirect) {
+                    chosen.carried.push(indirect);
+                }
+            }
         }
         chosen
     }
@@ -319,7 +332,7 @@ impl<'a> Resolver<'a> {
     /// expected. Does nothing if the target is plain.
     pub(crate) fn assign(&mut self, target: &Flow, value: &Flow) {
         if let Some(column) = target.comparable.filter(|_| !self.applying) {
-            for carried in &value.carried {
+            for carried in value.carried.iter().filter(|carried| carried.is_value) {
                 self.note_destination(carried.site, column);
             }
         }
@@ -328,15 +341,12 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Records that a constant or parameter (site), which stands for all of its class, is stored in
-    /// this comparable column.
+    /// Records that a constant or parameter (site) is stored in this comparable column. Those that
+    /// it is compared or computed with are not: whoever knows their values could put them beside the
+    /// column's later ones.
     fn note_destination(&mut self, site: usize, column: ComparableColumn) {
-        let class = self.classes.get(site);
-        let members = class.and_then(|class| self.members.get(*class));
-        for member in members.into_iter().flatten() {
-            if let Some(site) = self.sites.get_mut(*member) {
-                site.destination.add(column);
-            }
+        if let Some(site) = self.sites.get_mut(site) {
+            site.destination.add(column);
         }
     }
 
@@ -433,14 +443,17 @@ impl<'a> Resolver<'a> {
 
     /// Returns what is known of a column that is named without its relation. It may be any source's
     /// whose columns are not all known, out to the scope that is known to have it; all of these are
-    /// taken together.
+    /// taken together. Where that is a plain one, a confidential one of the same name further out
+    /// may be meant all the same: who adds a plain column of this name to a relation, in the catalog
+    /// or to the proxy only, would have constants beside the other one in clear.
     fn unqualified(&self, column: &str) -> Flow {
         let mut maybe: Option<Flow> = None;
         let mut join = |flow: &Flow| match &mut maybe {
             Some(known) => known.join(flow),
             None => maybe = Some(flow.clone()),
         };
-        for scope in self.scopes.iter().rev() {
+        let mut scopes = self.scopes.iter().rev();
+        for scope in scopes.by_ref() {
             let mut found = false;
             for source in scope {
                 if let Some(flow) = source.columns.find(column) {
@@ -459,7 +472,25 @@ impl<'a> Resolver<'a> {
                 break;
             }
         }
-        maybe.unwrap_or_else(|| unknown_column(column))
+        let Some(found) = maybe else {
+            return unknown_column(column);
+        };
+        if found.confidential {
+            return found;
+        }
+        // A result's columns have no alias: ORDER BY finds those of FROM first.
+        let outer = scopes.flatten().filter(|source| !source.alias.is_empty());
+        let mut outer = outer.filter_map(|source| source.columns.find(column));
+        match outer.find(|flow| flow.confidential) {
+            Some(captured) => {
+                let mut either = found;
+                either.join(&captured);
+                // It is not certain that a result is confidential.
+                either.origins = None;
+                either
+            }
+            None => found,
+        }
     }
 
     /// Returns what is known of a column that is named with its source, in the innermost scope that
@@ -521,14 +552,16 @@ fn unknown_column(column: &str) -> Flow {
 /// Returns the columns of the relation `name` of the catalog. A system relation is known by name
 /// only: it has unknown columns, all of them plain. `single`: no other relation may be meant.
 fn columns_of(catalog: &Catalog, relation: &Relation, name: &str, single: bool) -> Columns {
+    // What the catalog says of the type is certain, unless a statement may be changing it.
+    let is_certain = relation.oid != 0 && !catalog.is_doubted(name);
     let flow = |column: &Column| {
-        let of = catalog.origin(relation, name, column);
-        let origins = of.map(|column| Origins::Of {
+        let of = catalog.origin(relation, name, column).filter(|_| single);
+        let origins = of.map_or(Origins::Any, |column| Origins::Of {
             columns: vec![column],
             made: false,
         });
         Flow {
-            origins: origins.filter(|_| single && column.kind.is_some()),
+            origins: Some(origins).filter(|_| is_certain && column.kind.is_some()),
             ..column.flow()
         }
     };
@@ -590,9 +623,11 @@ fn merge_candidates(one: &Flow, other: &Flow) -> Flow {
         one.confidential || other.confidential,
         one.confidential == other.confidential && one.kind == other.kind,
     );
+    let origins = one.origins.clone().zip(other.origins.clone());
     Flow {
         confidential,
         kind: one.kind.filter(|_| same),
+        origins: origins.map(|(one, other)| one.or(other)).filter(|_| same),
         ..Flow::plain()
     }
 }

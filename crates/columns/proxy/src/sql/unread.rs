@@ -103,7 +103,12 @@ pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String>
             }
         }
     }
-    let others = [&catalog.functions, &catalog.bearing_names, &catalog.doubted];
+    let others = [
+        &catalog.functions,
+        &catalog.bearing_names,
+        &catalog.doubted,
+        &catalog.missing,
+    ];
     let mut others = others.into_iter().flatten();
     others.find(|name| has(name)).cloned()
 }
@@ -120,7 +125,12 @@ pub(super) fn has_ascii_names(catalog: &Catalog) -> bool {
             name.is_ascii() && columns.all(|column| column.name.is_ascii())
         })
     });
-    let others = [&catalog.functions, &catalog.bearing_names, &catalog.doubted];
+    let others = [
+        &catalog.functions,
+        &catalog.bearing_names,
+        &catalog.doubted,
+        &catalog.missing,
+    ];
     relations && others.into_iter().flatten().all(|name| name.is_ascii())
 }
 

@@ -13,7 +13,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use strongroom_columns_proxy::proxy::Address;
-use strongroom_columns_proxy::server::{Error, Login, StatementClient, describe, is_from_server};
+use strongroom_columns_proxy::server::{
+    Error, Login, LoginTls, StatementClient, describe, is_from_server,
+};
 use strongroom_crypto::SecretBytes;
 
 use support::Server;
@@ -28,8 +30,9 @@ fn login(address: Address, password: Option<&str>) -> Result<StatementClient, Er
         user: "postgres".to_owned(),
         database: "postgres".to_owned(),
         password,
+        tls: LoginTls::Off,
     };
-    login.connect()
+    login.connect(false)
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod canary;
 mod channel;
 mod extension;
+mod lies;
 mod login;
 mod plain;
 mod relay;

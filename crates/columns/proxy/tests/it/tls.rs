@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
+use strongroom_columns_proxy::server::{Login, LoginTls, describe};
+use strongroom_crypto::SecretBytes;
 use strongroom_testing_support::account::give_all;
 use strongroom_testing_support::port::free_port;
 use strongroom_testing_support::process::checked;
@@ -233,6 +235,57 @@ fn the_proxy_reaches_the_server_through_tls() {
         let refused = psql(port, parameters, ask).unwrap_err();
         assert!(refused.contains("channel binding"), "{refused}");
     }
+}
+
+/// The commands that are clients themselves: of a server that takes nothing without TLS, and of a
+/// proxy that speaks TLS on both sides.
+#[test]
+fn commands_log_in_through_tls() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let (server, address) = authority.server("scram-sha-256");
+    server.only_with_tls();
+    let ca = |of: &Authority| LoginTls::Verified(of.path("ca.pem"));
+    let asked = |address: &str, tls: LoginTls, is_proxy: bool| {
+        let login = Login {
+            address: Address::Tcp(address.to_owned()),
+            user: "postgres".to_owned(),
+            database: "postgres".to_owned(),
+            password: Some(SecretBytes::take(&mut b"secret".to_vec()).unwrap()),
+            tls,
+        };
+        let connected = login.connect(is_proxy).map_err(|error| describe(&error));
+        let ask = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        connected.map(|mut client| client.run(ask).unwrap().rows[0][0].clone().unwrap())
+    };
+    let refused = asked(&address, LoginTls::Off, false).unwrap_err();
+    assert!(refused.contains("(SQLSTATE 28000)"), "{refused}");
+    let by_name = address.replace("127.0.0.1", "localhost");
+    for (address, tls) in [
+        (&address, LoginTls::AnyCertificate),
+        (&address, ca(&authority)),
+        (&by_name, ca(&authority)),
+    ] {
+        assert_eq!(asked(address, tls, false).as_deref(), Ok("t"), "{address}");
+    }
+    let refused = asked(&address, ca(&other), false).unwrap_err();
+    assert!(refused.contains("certificate"), "{refused}");
+    let refused = asked(&address, LoginTls::Verified(other.path("none.pem")), false);
+    assert!(refused.unwrap_err().contains("none.pem"));
+    let tls = authority.accepting();
+    let tls = tls
+        .require("localhost", Some(&authority.path("ca.pem")))
+        .unwrap();
+    let proxy = format!("localhost:{}", proxy(Address::Tcp(address), tls));
+    assert_eq!(asked(&proxy, ca(&authority), true).as_deref(), Ok("t"));
+    let socket = Login {
+        address: Address::Unix(server.socket()),
+        user: "postgres".to_owned(),
+        database: "postgres".to_owned(),
+        password: None,
+        tls: ca(&authority),
+    };
+    let refused = describe(&socket.connect(false).unwrap_err());
+    assert!(refused.contains("no TLS over a UNIX socket"), "{refused}");
 }
 
 #[test]

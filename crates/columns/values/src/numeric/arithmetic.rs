@@ -539,6 +539,18 @@ pub const fn has_precision(typmod: i32) -> bool {
     typmod >= 0 && typmod & MODIFIER_BITS >= MODIFIER_FROM
 }
 
+/// Precision and scale that a numeric's type modifier has (`numeric.c`,
+/// `numeric_typmod_precision`, `numeric_typmod_scale`), the scale perhaps negative. `None` if it
+/// has neither.
+#[must_use]
+pub const fn precision_and_scale(typmod: i32) -> Option<(i32, i32)> {
+    if !has_precision(typmod) {
+        return None;
+    }
+    let packed = (typmod & MODIFIER_BITS) - MODIFIER_FROM;
+    Some(((packed >> 16) & 0xffff, ((packed & 0x7ff) ^ 1024) - 1024))
+}
+
 /// Sets `out` to the number, rounded to the precision and scale of a type modifier
 /// (`numeric(numeric, typmod)`). Without them ([`has_precision`]) any number stays as it is, and
 /// NaN always.
@@ -548,12 +560,10 @@ pub const fn has_precision(typmod: i32) -> bool {
 /// digits before the point; [`Fault::KindMismatch`] if `a` is no numeric.
 pub fn coerce(a: Value<'_>, typmod: i32, out: &mut Out) -> Result<(), Fault> {
     let number = Num::read(a)?;
-    if !has_precision(typmod) {
+    let Some((precision, scale)) = precision_and_scale(typmod) else {
         return number.put(out);
-    }
-    let packed = (typmod & MODIFIER_BITS) - MODIFIER_FROM;
-    let precision = i64::from((packed >> 16) & 0xffff);
-    let scale = i64::from(((packed & 0x7ff) ^ 1024) - 1024);
+    };
+    let (precision, scale) = (i64::from(precision), i64::from(scale));
     let rounded = match &number {
         Num::Nan => return number.put(out),
         Num::Inf(_) => return Err(Fault::NumericFieldOverflow),

@@ -4,6 +4,7 @@
 //! statement: the results of a worker are read after the worker has ended. Must not: resolve
 //! identifiers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use strongroom_columns_ring::Fault;
@@ -32,11 +33,19 @@ pub(super) struct Ring {
     pub(super) computed_from: Option<ScopeId>,
     /// A computation of this statement has failed: questions about its values show which.
     pub(super) failed: bool,
+    /// How many computations of this statement were asked for.
+    pub(super) attempts: u64,
+    /// Of the other rings of the group: how many computations each had been asked for when this
+    /// ring was last charged for knowing whether they have failed (A4).
+    known: BTreeMap<u16, u64>,
+    /// The group was dissolved while this ring still had values of its statement, whose session is
+    /// gone: nothing is told of them.
+    pub(super) is_orphan: bool,
     /// Third argument of the next operation.
     pub(super) third_argument: Option<u64>,
     pub(super) granted: GrantCache,
     pub(super) columns: ColumnScopes,
-    /// Values computed that the ledger has not counted yet.
+    /// Computations asked for that the ledger has not counted yet.
     pub(super) computed: u64,
     token: Option<MacKey>,
     open: bool,
@@ -147,6 +156,9 @@ impl Ring {
             fallible: false,
             computed_from: None,
             failed: false,
+            attempts: 0,
+            known: BTreeMap::new(),
+            is_orphan: false,
             third_argument: None,
             granted: GrantCache::default(),
             columns: ColumnScopes::default(),
@@ -177,6 +189,9 @@ impl Ring {
         self.fallible = false;
         self.computed_from = None;
         self.failed = false;
+        self.attempts = 0;
+        self.known.clear();
+        self.is_orphan = false;
         self.third_argument = None;
     }
 }
@@ -359,11 +374,47 @@ impl Rings {
                 *place = None;
                 continue;
             }
-            if let Group::Member(_, Some((statement, base))) = core::mem::take(&mut ring.group) {
-                ring.end_statement(statement, base);
+            match core::mem::take(&mut ring.group) {
+                Group::Member(_, Some((statement, base))) => ring.end_statement(statement, base),
+                _ => ring.is_orphan = ring.attempts > 0,
             }
             ring.session = None;
             ring.granted = GrantCache::default();
+        }
+    }
+
+    /// The other rings of the ring's parallel group of whose computations it may learn now whether
+    /// they have failed, without having been charged for that: those that have been asked for some
+    /// since it was charged last, and those in which one has failed. Mostly none.
+    pub(super) fn unknown_outcomes(&self, number: u16) -> Vec<u16> {
+        let Ok(ring) = self.get(number) else {
+            return Vec::new();
+        };
+        let leader = match ring.group {
+            Group::Alone => return Vec::new(),
+            Group::Leader(..) => number,
+            Group::Member(leader, _) => leader,
+        };
+        let Ok(Group::Leader(_, members)) = self.get(leader).map(|ring| &ring.group) else {
+            return Vec::new();
+        };
+        let all = std::iter::once(leader).chain(members.iter().copied());
+        let is_unknown = |other: &u16| {
+            let known = ring.known.get(other).copied().unwrap_or(0);
+            let of = self.get(*other);
+            of.is_ok_and(|of| of.attempts > 0 && (of.failed || of.attempts != known))
+        };
+        all.filter(|other| *other != number)
+            .filter(is_unknown)
+            .collect()
+    }
+
+    /// Notes that the ring was charged for knowing whether the computations of another one have
+    /// failed, as far as they have been asked for.
+    pub(super) fn note_outcome(&mut self, number: u16, other: u16) {
+        let attempts = self.get(other).map_or(0, |other| other.attempts);
+        if let Ok(ring) = self.get_mut(number) {
+            ring.known.insert(other, attempts);
         }
     }
 

@@ -73,9 +73,7 @@ impl Zone {
         let state = self.sources.rings.get_mut(ring)?;
         state
             .arena
-            .put(fid, Meta { kind, scope }, self.scratch.out.value())?;
-        state.computed += 1;
-        Ok(())
+            .put(fid, Meta { kind, scope }, self.scratch.out.value())
     }
 
     /// [`strongroom_columns_ring::Op::Test`]: computes function `n`, which returns a boolean, and

@@ -49,7 +49,13 @@ impl Zone {
     pub(super) fn join(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         self.charge_for_outcome(ring)?;
         let leader = u16::try_from(descriptor.a).map_err(|_| Fault::NotAllowed)?;
+        let before = self.sources.rings.get(ring)?.session;
         self.sources.rings.join(ring, leader, descriptor.b)?;
+        if let Some(over) = before {
+            // The leader's stands in its place.
+            self.channel.end(&over);
+            self.forget_keys();
+        }
         Ok(0)
     }
 
@@ -158,12 +164,35 @@ impl Zone {
             let computed_from = state.computed_from;
             self.charge_check(ring, computed_from)?;
         }
+        self.charge_for_group(ring)?;
+        if !self.sources.rings.unknown_outcomes(ring).is_empty() {
+            // One of its group's has failed.
+            return Err(Fault::NotAllowed);
+        }
         let state = self.sources.rings.get_mut(ring)?;
-        if state.failed {
+        if state.failed || state.is_orphan {
             return Err(Fault::NotAllowed);
         }
         state.fallible = false;
         state.computed_from = None;
+        Ok(())
+    }
+
+    /// Charges the ring's session for each other ring of its parallel group of whose computations it
+    /// may learn whether they have failed (A4): their values can be read by this ring, and a value
+    /// that is not there tells it. Faults as [`Self::charge_check`].
+    pub(super) fn charge_for_group(&mut self, ring: u16) -> Result<(), Fault> {
+        for other in self.sources.rings.unknown_outcomes(ring) {
+            let theirs = self.sources.rings.get(other)?;
+            let scope = match theirs.computed_from {
+                Some(scope) => Some(theirs.arena.scopes.get(scope)?.clone()),
+                None => None,
+            };
+            let arena = &mut self.sources.rings.get_mut(ring)?.arena;
+            let scope = scope.map(|scope| arena.scopes.intern(scope)).transpose()?;
+            self.charge_check(ring, scope)?;
+            self.sources.rings.note_outcome(ring, other);
+        }
         Ok(())
     }
 

@@ -21,39 +21,31 @@ impl Zone {
         reply(descriptor, area, self.status_text().as_bytes())
     }
 
-    /// The status in JSON. Sizes are rounded up to whole MiB, so that nobody can compute the length
-    /// of a value from them.
+    /// The status in JSON. No member depends on a value: neither on its length nor on whether a
+    /// computation has failed. A host that computes or stores a value very often, or beside values
+    /// whose lengths it knows, would tell one bit of it by any sum of lengths, however rounded. So
+    /// no member is a size of memory or of a file.
     fn status_text(&self) -> String {
         let store = self.sources.store.status();
-        let (mut rings, mut values, mut literals, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
+        let (mut rings, mut values, mut literals) = (0_u64, 0_u64, 0_u64);
         for ring in self.sources.rings.all() {
-            let (more_values, more_literals, more_bytes) = ring.arena.size();
+            let (more_values, more_literals) = ring.arena.size();
             rings += 1;
             values += more_values;
             literals += more_literals;
-            bytes += more_bytes;
         }
-        // In whole MiB, and of the sizes that values take in memory: a host that stores a value
-        // very often could compute its length from a sum of lengths. The size of the block file is
-        // such a sum, so it is left out.
-        let bytes = bytes.div_ceil(1 << 20) << 20;
-        let resident = store.resident.div_ceil(1 << 20) << 20;
-        let mapped = store.mapped.div_ceil(1 << 20) << 20;
         let keys = self.keys.ids().count();
         let census: Vec<Census> = self.sources.store.census().collect();
         let stored: u64 = census.iter().map(|one| one.values).sum();
         let unread: u64 = census.iter().map(|one| one.unread).sum();
         format!(
-            "{{\"rings\":{rings},\"sessions\":{},\"keys\":{keys},\"computed\":{},\
-             \"ephemerals\":{{\"values\":{values},\"literals\":{literals},\"bytes\":{bytes}}},\
-             \"store\":{{\"partitions\":{},\"values\":{stored},\"unread\":{unread},\"resident\":{},\"mapped\":{},\"limit\":{},\
+            "{{\"rings\":{rings},\"sessions\":{},\"keys\":{keys},\
+             \"ephemerals\":{{\"values\":{values},\"literals\":{literals}}},\
+             \"store\":{{\"partitions\":{},\"values\":{stored},\"unread\":{unread},\"limit\":{},\
              \"quarantine\":{},\"position\":{},\"counter\":{},\"locked\":{},\"recovering\":{}}},\
              \"partitions\":[{}],\"ledgers\":[{}],\"ended\":{}}}",
             self.channel.sessions().count(),
-            self.computed,
             store.partitions,
-            resident,
-            mapped,
             store.limit,
             store.quarantine,
             store.position,

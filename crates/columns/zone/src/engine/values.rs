@@ -114,13 +114,9 @@ impl Zone {
                 ring,
                 Some(loaded.scope),
             )?;
-            let state = self.sources.rings.get(ring)?;
             self.scratch.buf.clear();
             send(kind, each.value(), &mut self.scratch.buf)?;
             let plain = self.scratch.buf.as_slice();
-            with_ledger(&mut self.channel, Some(state), |ledger| {
-                ledger.count_output_bytes(plain.len() as u64);
-            });
             // Reserves the padding: a vector that grows would leave a copy of the value behind.
             self.scratch.plain.reserve(plain.len().saturating_add(32));
             self.scratch.plain.extend_from_slice(plain);
@@ -138,6 +134,11 @@ impl Zone {
                 .get_mut(head..)
                 .and_then(|rest| rest.first_chunk_mut::<4>());
             *place.ok_or(Fault::BadRequest)? = len.to_le_bytes();
+            // The envelope's, which the host sees, and not the value's: everybody sees the counts.
+            let state = self.sources.rings.get(ring).ok();
+            with_ledger(&mut self.channel, state, |ledger| {
+                ledger.count_output_bytes(u64::from(len));
+            });
             if out.len() > AREA_SIZE.saturating_sub(offset) {
                 let alone = self.scratch.words.len() == 1;
                 return if alone {

@@ -127,7 +127,7 @@ impl Ledger {
         self.raise(Count::Ranks, count);
     }
 
-    /// Adds values computed.
+    /// Adds computations asked for, whether or not they have failed.
     pub fn count_computed(&self, count: u64) {
         self.raise(Count::Computed, count);
     }

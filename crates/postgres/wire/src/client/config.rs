@@ -371,6 +371,25 @@ impl Config {
         }
     }
 
+    /// Returns these settings with TLS on the socket, which the caller has connected to `host`.
+    /// `roots` is a PEM file of authorities: [`SslMode::VerifyCa`] and [`SslMode::VerifyFull`] need
+    /// one, and with it [`SslMode::Require`] checks the certificate too. The files are read when
+    /// the connection begins.
+    #[must_use]
+    pub fn with_tls(
+        mut self,
+        host: &str,
+        mode: SslMode,
+        roots: Option<PathBuf>,
+        channel_binding: ChannelBindingMode,
+    ) -> Self {
+        host.clone_into(&mut self.host);
+        self.tls.mode = mode;
+        self.tls.roots = roots.map(Roots::File);
+        self.channel_binding = channel_binding;
+        self
+    }
+
     /// Returns whether the connection string itself held a password: a program should refuse that
     /// in a string from its command line.
     #[must_use]

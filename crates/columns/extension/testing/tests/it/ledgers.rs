@@ -3,17 +3,24 @@
 //!
 //! Method: the real command against a real server; many connections, a zone that is killed.
 
+use std::process::Output;
+
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::{Owner, start_all};
 use strongroom_columns_testing::setup::{address, messages};
 
-/// Runs the command with these options and returns what it prints.
-fn ledger(owner: &Owner, server: &Server, options: &[&str]) -> String {
+/// Runs the command with these options.
+fn run_ledger(owner: &Owner, server: &Server, options: &[&str]) -> Output {
     let mut command = owner.columns();
     command.args(["ledger", "--key-id", "columns"]);
     command.args(["--accept-process-attestation", "--server"]);
     command.arg(address(server.socket())).args(options);
-    let output = command.output().expect("the command can be run");
+    command.output().expect("the command can be run")
+}
+
+/// Runs the command with these options and returns what it prints.
+fn ledger(owner: &Owner, server: &Server, options: &[&str]) -> String {
+    let output = run_ledger(owner, server, options);
     assert!(output.status.success(), "{}", messages(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -128,11 +135,18 @@ fn values_that_leave_are_limited() {
     assert!(output.messages.contains("SR-8007"), "{}", output.messages);
     let text = ledger(&owner, &server, &[]);
     assert!(text.contains("4 of 4 values"), "{text}");
+    // Monitoring is told by the exit code, and sees the ledgers all the same.
+    let output = run_ledger(&owner, &server, &["--require-left", "10", "--json"]);
+    assert_eq!(output.status.code(), Some(6), "{}", messages(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("SR-8130") && text.contains("\"lines\""), "{text}");
+    drop(ledger(&owner, &server, &["--outputs", "40", "--require-left", "100"]));
     // What is wrong with the options is said before anything is asked.
     for (options, told) in [
         (&["--period", "60"][..], "--period needs"),
         (&["--no-limit", "--answers", "5"][..], "cannot be used with"),
         (&["--answers", "many"][..], "invalid value"),
+        (&["--require-left", "0"][..], "invalid value"),
     ] {
         let mut command = owner.columns();
         command.args([

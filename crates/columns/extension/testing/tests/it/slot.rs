@@ -154,3 +154,54 @@ fn a_log_that_was_lost_is_an_alarm_and_no_silent_loss() {
     owner.wait_for_log(ASK, &expected(), &server);
     assert_eq!(slot(&server).split('|').nth(1), Some("f"));
 }
+
+/// A zone that is started where the disk with its store is not mounted makes a new store, which must
+/// not take the place of the one with the values.
+#[test]
+fn a_new_store_does_not_take_the_place_of_another_one() {
+    let (mut owner, server) = start_all("strongroom.checkpoint_interval = 10ms");
+    drop(owner.rows(&format!(
+        "create table t (id int primary key, n enc_int8, note enc_text) using strongroom;
+         insert into t select g, 2, 'kept' from generate_series(1, {ROWS}) g"
+    )));
+    // A store has had a position in the log. What follows is in the log only.
+    let position = "select confirmed_flush_lsn is null from pg_replication_slots";
+    owner.wait_for(position, "f");
+    drop(server.rows("alter system set strongroom.checkpoint_interval = '1h'; select pg_reload_conf()"));
+    drop(owner.rows("update t set n = n + 1 where id <= 10"));
+    owner.kill_zone();
+    let (store, aside) = (owner.path("zone"), owner.path("aside"));
+    let moves = |from: &std::path::Path, to: &std::path::Path| {
+        std::fs::rename(from, to).expect("a directory of our own");
+    };
+    moves(&store, &aside);
+    let before = slot_position(&server);
+    owner.start_zone();
+    server.wait_in_log("this server has had another one (SR-8030)");
+    let answer = server.run(ASK);
+    assert!(answer.messages.contains("57P03"), "{}", answer.messages);
+    assert_eq!(slot_position(&server), before, "the log is kept");
+    owner.kill_zone();
+    std::fs::remove_dir_all(&store).expect("a directory of our own");
+    moves(&aside, &store);
+    owner.start_zone();
+    owner.wait_for_log(ASK, &format!("{ROWS}|{}|1", ROWS * 2 + 10), &server);
+    // Somebody who means it.
+    owner.kill_zone();
+    std::fs::remove_dir_all(&store).expect("a directory of our own");
+    let drop_slot = "select pg_drop_replication_slot('strongroom_columns')";
+    server.wait_for("select active from pg_replication_slots", "f");
+    drop(server.rows(drop_slot));
+    owner.start_zone();
+    owner.start_proxy_with(server.socket(), &["--new-zone"]);
+    owner.wait_for_log(
+        "create table if not exists other (n enc_int8) using strongroom; insert into other values (7);
+         select max(n) from other",
+        "7",
+        &server,
+    );
+}
+
+fn slot_position(server: &Server) -> String {
+    server.rows("select restart_lsn from pg_replication_slots where slot_name = 'strongroom_columns'")
+}

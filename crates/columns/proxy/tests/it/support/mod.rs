@@ -97,6 +97,15 @@ impl Server {
         std::fs::read_to_string(self.directory.join("log")).unwrap()
     }
 
+    /// Takes no connection by TCP without TLS from now on.
+    pub(crate) fn only_with_tls(&self) {
+        let data = self.directory.join("data");
+        let rules = data.join("pg_hba.conf");
+        let edit = format!("sed -i 's/^host /hostssl /' {}", rules.display());
+        checked(as_postgres("sh").args(["-c", &edit]));
+        checked(program("pg_ctl").arg("-D").arg(&data).arg("reload"));
+    }
+
     /// A proxy before it, on another socket of the same directory: its port number.
     pub(crate) fn proxy(&self) -> u16 {
         proxy_before(Address::Unix(self.socket()), &self.directory)

@@ -1,0 +1,316 @@
+//! A server that lies: what it says of itself, of statements and of results, in the middle of what a
+//! client sends. Method: as `wire.rs`.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "the protocol's integers are big-endian"
+)]
+#![expect(clippy::tests_outside_test_module, reason = "an integration test")]
+
+use crate::support::harness::{ENC_INT4, FAILED, Wire, bind, catalog, parse};
+
+/// A text that the proxy refuses, because it cannot read it.
+const REFUSED: &str = "INSERT INTO p (name) VALUE ($1)";
+const INSERT: &str = "INSERT INTO p (name) VALUES ('Alice')";
+
+/// A `RowDescription` of columns of the names with the types.
+fn described(columns: &[(&str, u32)]) -> Vec<u8> {
+    let mut body = u16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
+    for (name, oid) in columns {
+        body.extend_from_slice(name.as_bytes());
+        body.extend_from_slice(&[0; 7]);
+        body.extend_from_slice(&oid.to_be_bytes());
+        body.extend_from_slice(&[0, 4, 255, 255, 255, 255, 0, 0]);
+    }
+    body
+}
+
+/// The client is told that the connection ends, before it has seen this.
+#[track_caller]
+fn ends_without(wire: &mut Wire, canary: &[u8]) {
+    loop {
+        let (tag, body) = wire.client.message();
+        if tag == b'E' {
+            let text = String::from_utf8_lossy(&body).into_owned();
+            assert!(text.contains("FATAL"), "{text}");
+            break;
+        }
+    }
+    wire.client.never_saw(canary);
+}
+
+/// Has the catalog read again, and answers with these rows.
+fn reads_again(wire: &mut Wire, rows: &[[&str; 7]], sql: &str) {
+    wire.query("ALTER FUNCTION one() RENAME TO two");
+    wire.server.send(b'C', b"ALTER FUNCTION\0");
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    wire.client.send(b'Q', format!("{sql}\0").as_bytes());
+    wire.server.own_query();
+    wire.answer(rows);
+}
+
+/// The values were meant for what is refused; the server has an older statement of the name.
+#[test]
+fn values_behind_a_refused_parse_are_not_sent() {
+    let mut wire = Wire::start("refused");
+    let plain = parse("SELECT id FROM plain WHERE note = $1", &[25]);
+    wire.client.send(b'P', &plain);
+    wire.client.send(b'S', b"");
+    wire.prepares();
+    wire.client.send(b'P', &parse(REFUSED, &[25]));
+    wire.client.send(b'B', &bind(0, &[b"Alice"]));
+    wire.client.send(b'E', &[0; 5]);
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'P');
+    wire.server.expect(b'S');
+    wire.fails_with("42601");
+    wire.server.never_saw(b"Alice");
+    // The next pipeline is one of its own.
+    wire.client.send(b'B', &bind(0, &[b"Bob"]));
+    wire.client.send(b'S', b"");
+    wire.server.own_query();
+    wire.answer(&catalog());
+    wire.server.expect(b'B');
+    wire.server.expect(b'S');
+}
+
+#[test]
+fn what_was_made_to_fail_does_not_succeed() {
+    let mut wire = Wire::start("poison");
+    wire.client.send(b'P', &parse(REFUSED, &[25]));
+    wire.client.send(b'B', &bind(0, &[b"Alice"]));
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'P');
+    wire.server.expect(b'S');
+    wire.server.send(b'1', b"");
+    ends_without(&mut wire, b"Alice");
+    wire.server.never_saw(b"Alice");
+    // A simple query.
+    let mut wire = Wire::start("poison-simple");
+    wire.query(REFUSED);
+    wire.server.send(b'T', &described(&[("age", 23)]));
+    wire.row(&["4711"]);
+    ends_without(&mut wire, b"4711");
+}
+
+/// The server shows no type of the extension any more, or not the relation.
+#[test]
+fn what_was_confidential_stays_so_when_the_server_hides_it() {
+    let plain = |row: &[&'static str; 7]| {
+        let mut row = *row;
+        if row[5] == "90001" || row[5] == "90002" {
+            row[5] = "25";
+        }
+        row
+    };
+    let shown: Vec<[&str; 7]> = catalog()
+        .iter()
+        .filter(|row| row[0] != "t")
+        .map(plain)
+        .collect();
+    let hidden: Vec<[&str; 7]> = catalog().into_iter().filter(|row| row[2] != "p").collect();
+    for (name, rows) in [("hidden", &shown[..]), ("away", &hidden), ("all", &[])] {
+        let mut wire = Wire::start(name);
+        reads_again(&mut wire, rows, INSERT);
+        // A name that is not known has the catalog read once more.
+        let mut came = wire.server.message();
+        while came.0 == b'C' {
+            wire.server.own_query();
+            wire.answer(rows);
+            came = wire.server.message();
+        }
+        // Refused, or with the constant as a parameter whose type the server has to say first.
+        let text = String::from_utf8_lossy(&came.1);
+        assert!(
+            !text.contains("INSERT") || text.contains("$1"),
+            "{name}: {text}"
+        );
+        if came.0 == b'Q' {
+            wire.fails();
+        }
+        wire.server.never_saw(b"Alice");
+    }
+}
+
+#[test]
+fn constants_are_not_sent_unread_for_a_relation_that_is_hidden() {
+    let mut wire = Wire::start("unread");
+    wire.server
+        .send(b'S', b"standard_conforming_strings\0off\0");
+    wire.client.expect(b'S');
+    let hidden: Vec<[&str; 7]> = catalog().into_iter().filter(|row| row[2] != "p").collect();
+    reads_again(&mut wire, &hidden, INSERT);
+    wire.server.expect(b'Q');
+    wire.fails_with("SR103");
+    wire.server.never_saw(b"Alice");
+}
+
+/// The client has been told that the statement is made; the proxy was not told what it is.
+#[test]
+fn a_statement_stays_what_its_text_says() {
+    let mut wire = Wire::start("described");
+    let mut parse = parse("INSERT INTO p (name) VALUES ($1)", &[]);
+    parse.splice(..0, *b"s1");
+    wire.client.send(b'P', &parse);
+    wire.client.send(b'S', b"");
+    for tag in [b'P', b'D', b'S'] {
+        wire.server.expect(tag);
+    }
+    wire.server.send(b'1', b"");
+    wire.client.expect(b'1');
+    wire.fails();
+    let mut bind = bind(0, &[b"Alice"]);
+    bind.splice(1..1, *b"s1");
+    wire.client.send(b'B', &bind);
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'D');
+    wire.server.expect(b'H');
+    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
+    wire.server.send(b'n', b"");
+    wire.server.expect(b'P');
+    wire.server.expect(b'S');
+    wire.fails_with("SR102");
+    wire.server.never_saw(b"Alice");
+}
+
+#[test]
+fn values_do_not_go_to_an_unknown_statement_of_sql() {
+    let mut wire = Wire::start("by-sql");
+    let mut bind = bind(0, &[b"Alice"]);
+    bind.splice(1..1, *b"s1");
+    wire.client.send(b'B', &bind);
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'D');
+    wire.server.expect(b'H');
+    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
+    wire.server.send(b'n', b"");
+    // A name that is not known has the catalog read again.
+    wire.server.own_query();
+    wire.answer(&catalog());
+    wire.server.expect(b'P');
+    wire.server.expect(b'S');
+    wire.fails_with("SR103");
+    wire.server.never_saw(b"Alice");
+}
+
+#[test]
+fn a_parameter_has_the_type_that_the_server_was_told() {
+    let mut wire = Wire::start("told");
+    wire.client
+        .send(b'P', &parse("SELECT id FROM p WHERE name = $1", &[25]));
+    wire.client.send(b'B', &bind(0, &[b"4711"]));
+    wire.client.send(b'S', b"");
+    for tag in [b'P', b'D', b'H'] {
+        wire.server.expect(tag);
+    }
+    wire.server.send(b'1', b"");
+    let mut types = vec![0, 1];
+    types.extend_from_slice(&ENC_INT4.to_be_bytes());
+    wire.server.send(b't', &types);
+    wire.server.send(b'n', b"");
+    wire.client.expect(b'1');
+    wire.server.expect(b'P');
+    wire.server.expect(b'S');
+    wire.fails_with("another type than it was told");
+}
+
+#[test]
+fn rows_have_the_columns_that_were_described() {
+    // The proxy's own Describe is answered otherwise than the statement's.
+    for (name, description) in [
+        ("none", described(&[])),
+        ("fewer", described(&[("id", 23)])),
+    ] {
+        let mut wire = Wire::start(name);
+        wire.client.send(b'P', &parse("SELECT id, age FROM p", &[]));
+        wire.client.send(b'B', &[0; 8]);
+        wire.client.send(b'E', &[0; 5]);
+        wire.client.send(b'S', b"");
+        for tag in [b'P', b'D', b'B', b'E', b'S'] {
+            wire.server.expect(tag);
+        }
+        wire.server.send(b'1', b"");
+        wire.server.send(b't', &[0, 0]);
+        wire.server.send(b'T', &description);
+        wire.server.send(b'2', b"");
+        wire.row(&["1", "4711"]);
+        ends_without(&mut wire, b"4711");
+    }
+    // A row that has more than its description.
+    let mut wire = Wire::start("surplus-row");
+    wire.query("SELECT id FROM plain");
+    wire.server.send(b'T', &described(&[("id", 23)]));
+    wire.row(&["1", "4711"]);
+    ends_without(&mut wire, b"4711");
+}
+
+#[test]
+fn a_simple_query_has_the_results_of_its_statements() {
+    // One end more than statements, and then rows.
+    let mut wire = Wire::start("ended");
+    wire.query("SELECT age FROM p");
+    wire.server.send(b'C', b"SELECT 0\0");
+    wire.server.send(b'T', &described(&[("age", 23)]));
+    wire.row(&["4711"]);
+    ends_without(&mut wire, b"4711");
+    // Two descriptions: the second one counts.
+    let mut wire = Wire::start("twice");
+    wire.query("SELECT FROM plain; SELECT age FROM p");
+    wire.server.send(b'T', &described(&[]));
+    wire.row(&[]);
+    wire.server.send(b'T', &described(&[("age", 23)]));
+    wire.row(&["4711"]);
+    wire.server.send(b'C', b"SELECT 1\0");
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'T');
+    wire.client.expect(b'D');
+    wire.client.expect(b'T');
+    // That of the plain statement: its columns are not those of the other one.
+    wire.client.expect(b'D');
+    wire.client.expect(b'C');
+    // The plain values of a statement that has a confidential column.
+    let mut wire = Wire::start("plain-values");
+    wire.query("SELECT id, age FROM p");
+    wire.server
+        .send(b'T', &described(&[("id", 23), ("age", 23)]));
+    wire.row(&["1", "4711"]);
+    let error = wire.client.expect(b'T');
+    drop(error);
+    ends_without(&mut wire, b"4711");
+}
+
+/// The server says in the middle of a transaction that it is over.
+#[test]
+fn a_cursor_s_rows_stay_bound_when_the_server_ends_its_transaction() {
+    let mut wire = Wire::start("cursor");
+    for sql in ["BEGIN", "DECLARE c CURSOR FOR SELECT age FROM p"] {
+        wire.query(sql);
+        wire.server.send(b'C', b"OK\0");
+        wire.server.send(b'Z', b"I");
+        wire.client.expect(b'C');
+        wire.client.expect(b'Z');
+    }
+    wire.query("FETCH 1 FROM c");
+    wire.server.send(b'T', &described(&[("age", 23)]));
+    wire.row(&["4711"]);
+    ends_without(&mut wire, b"4711");
+}
+
+#[test]
+fn an_error_is_all_that_a_refusal_is_answered_with() {
+    let mut wire = Wire::start("noise");
+    wire.query(REFUSED);
+    // What is no answer comes at any time.
+    wire.server.send(b'S', b"application_name\0a\0");
+    wire.client.expect(b'S');
+    wire.server.send(b'E', FAILED);
+    wire.server.send(b'Z', b"I");
+    let error = wire.client.expect(b'E');
+    assert!(String::from_utf8_lossy(&error).contains("42601"));
+    wire.client.expect(b'Z');
+}
