@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn the_text_has_every_figure() {
-        let status = r#"{"rings":3,"sessions":1,"keys":2,"ephemerals":{"values":7,"literals":1,"bytes":1048576},
-            "store":{"partitions":2,"values":11,"unread":4,"resident":3145728,"mapped":1,"limit":10485760,
+        let status = r#"{"rings":3,"sessions":1,"keys":2,"ephemerals":{"values":7,"literals":1},
+            "store":{"partitions":2,"values":11,"unread":4,"limit":10485760,
             "quarantine":6,"position":1,"counter":1,"locked":false,"recovering":false},
             "partitions":[{"number":1,"database":5,"columns":2,"values":11,"unread":0,"table":"staff"},
                 {"number":2,"database":9,"columns":1,"values":0,"unread":4}],
@@ -237,7 +237,7 @@ mod tests {
         let text = status_text(&serde_json::from_str(status).unwrap());
         for line in [
             "values       11 and those of 4 blocks on disk",
-            "memory       3.0 MiB of 10.0 MiB, values and keys not all locked (SR-8026)",
+            "memory       at most 10.0 MiB for blocks of values, values and keys not all locked (SR-8026)",
             "quarantine   6 values",
             "1          staff          2        11",
             "2          of database 9  1        0 and those of 4 blocks on disk",
@@ -247,7 +247,8 @@ mod tests {
         let locked = status.replace("\"locked\":false", "\"locked\":true");
         let locked = status_text(&serde_json::from_str(&locked).unwrap());
         assert!(
-            locked.contains("10.0 MiB, values and keys locked\n") && !locked.contains("8026"),
+            locked.contains("10.0 MiB for blocks of values, values and keys locked\n")
+                && !locked.contains("8026"),
             "{locked}"
         );
         let ledger = text

@@ -21,6 +21,8 @@ mod value_sources;
 mod values;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use strongroom_columns_ring::function::Aggregate;
@@ -56,7 +58,7 @@ pub struct Zone {
     /// The ring that reads the host's log and passes its records to the zone.
     reader: Option<u16>,
     /// How many values were computed, compared or tested since the start.
-    computed: u64,
+    computed: WorkCount,
 }
 
 /// Reports errors of the store to the zone's owner, and repeats none too soon.
@@ -146,7 +148,7 @@ impl Zone {
                 last: None,
             },
             reader: None,
-            computed: 0,
+            computed: WorkCount::default(),
         }
     }
 
@@ -178,11 +180,12 @@ impl Zone {
     }
 
     /// How many values were computed, compared or tested since the start, whether or not anybody
-    /// got an answer. What a ring may not ask must not raise it: the server sees for how long the
-    /// zone computes.
+    /// got an answer; it goes on counting. What a ring may not ask must not raise it: the server
+    /// sees for how long the zone computes. No ring is told: a value that cannot be computed with,
+    /// because an earlier computation has failed, does not raise it.
     #[must_use]
-    pub const fn computed(&self) -> u64 {
-        self.computed
+    pub fn computed(&self) -> WorkCount {
+        self.computed.clone()
     }
 
     /// The random number of this start of the zone, 16 bytes.
@@ -380,6 +383,24 @@ impl Zone {
                 session.ledger().count_computed(count);
             }
         }
+    }
+}
+
+/// A count of work that one thread does, and others read.
+#[derive(Clone, Debug, Default)]
+pub struct WorkCount(Arc<AtomicU64>);
+
+impl WorkCount {
+    /// The count.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Raises it. Called by the one thread that does the work.
+    pub(crate) fn add(&self, count: u64) {
+        self.0
+            .store(self.get().wrapping_add(count), Ordering::Relaxed);
     }
 }
 

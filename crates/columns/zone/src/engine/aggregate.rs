@@ -34,7 +34,7 @@ impl Zone {
             right::AGGREGATE | policy_input.common.extra_rights(),
             scope,
         )?;
-        self.computed += 1;
+        self.computed.add(1);
         let [value, delimiter, _] = &self.scratch.args;
         let delimiter = (descriptor.a != 0).then(|| delimiter.value());
         let state = self.sources.rings.get_mut(ring)?;
@@ -76,7 +76,7 @@ impl Zone {
         let arena = &mut self.sources.rings.get_mut(ring)?.arena;
         let scope = arena.scopes.intern(scope)?;
         self.permit(ring, right::AGGREGATE, scope)?;
-        self.computed += 1;
+        self.computed.add(1);
         // A copy: the other one may be in another arena, or this very one.
         let mut added = Accumulator::new(aggregate, kind).ok_or(Fault::BadRequest)?;
         let other = &self.sources.rings.get(theirs)?.arena;

@@ -103,7 +103,7 @@ impl Zone {
         };
         let loaded = [load(descriptor.a, a)?, load(descriptor.b, b)?];
         self.permit_truth(ring, truth, &mut policy_input)?;
-        self.computed += 1;
+        self.computed.add(1);
         Ok(loaded)
     }
 
@@ -184,7 +184,7 @@ impl Zone {
             let sources = &self.sources;
             judge(&mut self.channel, sources, ring, Truth::Order, policy_input)?;
             documents.add(&[each.value(), second.value()])?;
-            self.computed += 1;
+            self.computed.add(1);
             orders.push(match compare(kind, each.value(), second.value())? {
                 Ordering::Less => 0,
                 Ordering::Equal => EQUAL,
@@ -264,7 +264,7 @@ impl Zone {
             let sources = &self.sources;
             judge(&mut self.channel, sources, ring, Truth::Token, policy_input)?;
             documents.add(&[each.value()])?;
-            self.computed += 1;
+            self.computed.add(1);
             self.scratch.buf.clear();
             token_bytes(kind, each.value(), &mut self.scratch.buf)?;
             let key = self.sources.rings.token_key(ring)?;
@@ -316,7 +316,7 @@ impl Zone {
             return Ok(0);
         }
         self.charge(ring, count, &policy_input)?;
-        self.computed += count;
+        self.computed.add(count);
         rank(kind, &batch, &mut self.scratch.words)?;
         if equality {
             number_as_they_come(&mut self.scratch.words);

@@ -60,7 +60,7 @@ impl Zone {
         let operands = operands
             .get(..resolved.function.args.len())
             .ok_or(Fault::BadRequest)?;
-        self.computed += 1;
+        self.computed.add(1);
         state.note_computed_from(scope)?;
         computation.run(operands, &state.settings, &mut self.scratch.out)?;
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
@@ -100,7 +100,7 @@ impl Zone {
         let operands = operands
             .get(..resolved.function.args.len())
             .ok_or(Fault::BadRequest)?;
-        self.computed += 1;
+        self.computed.add(1);
         let truth = condition.run(operands)?;
         self.count_positive_truths(ring, u64::from(truth));
         Ok(u64::from(truth))
@@ -176,7 +176,7 @@ impl Zone {
                 Truth::Condition,
                 policy_input,
             )?;
-            self.computed += 1;
+            self.computed.add(1);
             // A failure is reported only when this very value is asked about: here its answer is 2.
             let truth =
                 condition.run(&[Operand::Value(each.value()), Operand::Value(second.value())]);

@@ -49,11 +49,11 @@ fn all_sessions_under_a_key_share_its_limit() {
         for _ in 0..2 {
             assert_eq!(compared(scene, &mut other, A), Ok(0));
         }
-        let before = computed(&mut other);
+        let before = computed(scene, &mut other);
         assert_eq!(compared(scene, &mut other, A), fault(Fault::BudgetSpent));
         let mut third = scene.client(ORDINARY, &[A]);
         assert_eq!(compared(scene, &mut third, A), fault(Fault::BudgetSpent));
-        assert_eq!(computed(&mut other), before, "nothing was computed");
+        assert_eq!(computed(scene, &mut other), before, "nothing was computed");
         // Another key has its own.
         for _ in 0..10 {
             assert_eq!(compared(scene, &mut other, B), Ok(0));

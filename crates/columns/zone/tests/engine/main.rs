@@ -31,7 +31,7 @@ use owner::{Owner, intake};
 use strongroom_columns_ring::function::{Aggregate, Arg, by_name};
 use strongroom_columns_ring::op::{MORE, flag};
 use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Fault, Host, Interrupted, Op};
-use strongroom_columns_zone::engine::Zone;
+use strongroom_columns_zone::engine::{WorkCount, Zone};
 use strongroom_columns_zone::sandbox::Sandbox;
 use strongroom_columns_zone::serve::Serving;
 use strongroom_columns_zone::session::ColumnKeys;
@@ -69,6 +69,7 @@ fn ticket(rights: u32, keys: &[[u8; 16]]) -> Ticket {
 struct Scene {
     path: PathBuf,
     owner: Owner,
+    computed: WorkCount,
 }
 
 impl Scene {
@@ -136,6 +137,7 @@ fn with_attester(
     prepare(&mut opened);
     let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&dir).unwrap());
     let zone = Zone::new(opened, ColumnKeys::default(), attester, vec![user]);
+    let computed = zone.computed();
     let path = dir.join("zone");
     let serving = Serving::bind(zone, &path, 0o600).unwrap();
     // All of it happens behind the sandbox.
@@ -148,6 +150,7 @@ fn with_attester(
     let scene = Scene {
         path,
         owner: Owner::new(&[(A, 0x0a), (B, 0x0b)]),
+        computed,
     };
     std::thread::scope(|scope| {
         let running = scope.spawn(move || serving.run(Some(&sandbox), |_| Ok(())).map(drop));

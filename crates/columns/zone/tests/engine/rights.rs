@@ -1,11 +1,14 @@
 //! What a ticket gives, and on which columns.
 
+use strongroom_columns_ring::function::Arg;
 use strongroom_columns_ring::{Broken, Fault, Host, Op};
-use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_format::columns::{Kind, Lineage};
 
+use super::refused::status;
 use super::{
-    A, B, ORDINARY, call, earlier, fault, go_on, int8, intake, of_kind, ticket, with_zone,
+    A, B, ORDINARY, call, code, compute, earlier, fault, go_on, int8, intake, of_kind, ticket,
+    with_zone,
 };
 
 #[test]
@@ -219,4 +222,97 @@ fn no_session_begins_where_something_has_failed() {
             .unwrap();
         assert!(call(&mut host, Op::Join, arena, secret).is_ok());
     });
+}
+
+/// A4: what one ring of a parallel group has computed shows its outcome to all of them.
+#[test]
+fn a_group_s_outcomes_are_charged_to_whoever_can_see_them() {
+    with_zone("outcomes", |scene| {
+        let mut leader = scene.host();
+        scene.owner.open(&mut leader, &limited(3)).unwrap();
+        let secret = call(&mut leader, Op::Lead, 0, 0).unwrap();
+        let arena = u64::from(leader.arena());
+        let mut member = scene.host();
+        call(&mut member, Op::Join, arena, secret).unwrap();
+        let zero = scene.int8(&mut member, A, 0);
+        let failed = int8(&mut member, "int8div", zero, zero);
+        let done = int8(&mut member, "int8pl", zero, zero);
+        // The zone has done it.
+        status(&mut member);
+        // Each of the leader's calls could tell which of them has failed: one truth each.
+        let wrong = |host: &mut Host, fid: u64| of_kind(host, Op::Compare, Kind::Text, fid, fid);
+        assert_eq!(wrong(&mut leader, failed), fault(Fault::DivisionByZero));
+        assert_eq!(wrong(&mut leader, done), fault(Fault::KindMismatch));
+        // Nor does another session of the group begin without.
+        let other = ticket(ORDINARY, &[B]);
+        assert!(scene.owner.open(&mut leader, &other).is_err());
+        for fid in [failed, done] {
+            assert_eq!(wrong(&mut leader, fid), earlier(Fault::BudgetSpent));
+        }
+        // The leader's statement ends, and the member's does not: nothing is told of it.
+        leader.end_statement(go_on).unwrap();
+        for fid in [failed, done] {
+            assert_eq!(wrong(&mut member, fid), earlier(Fault::NotAllowed));
+        }
+        member.end_statement(go_on).unwrap();
+        scene
+            .owner
+            .open(&mut member, &ticket(ORDINARY, &[A]))
+            .unwrap();
+        let one = scene.int8(&mut member, A, 1);
+        let two = int8(&mut member, "int8pl", one, one);
+        assert_eq!(scene.opened_int8(&mut member, two), Ok(2));
+    });
+}
+
+/// A member of a group uses its leader's session, and its own has ended.
+#[test]
+fn a_ring_that_joins_a_group_leaves_no_session_behind() {
+    with_zone("left", |scene| {
+        let mut leader = scene.client(ORDINARY, &[A]);
+        let secret = call(&mut leader, Op::Lead, 0, 0).unwrap();
+        let arena = u64::from(leader.arena());
+        let sessions = |host: &mut Host| {
+            let status = status(host);
+            let count = status.split("\"sessions\":").nth(1).unwrap();
+            count.split(',').next().unwrap().to_owned()
+        };
+        let mut member = scene.client(ORDINARY, &[B]);
+        assert_eq!(sessions(&mut member), "2");
+        call(&mut member, Op::Join, arena, secret).unwrap();
+        assert_eq!(sessions(&mut member), "1");
+    });
+}
+
+/// Everybody sees the status, so nothing of it depends on a value.
+#[test]
+fn the_status_does_not_tell_values() {
+    let status_after = |name: &str, divisor: i64, text: &str| {
+        let mut shown = String::new();
+        with_zone(name, |scene| {
+            let mut host = scene.client(ORDINARY, &[A]);
+            let (six, by) = (
+                scene.int8(&mut host, A, 6),
+                scene.int8(&mut host, A, divisor),
+            );
+            let lineage = Lineage::CLIENT;
+            let sealed = (scene.owner).seal_for(lineage, A, Kind::Text, text.as_bytes());
+            let text = intake(&mut host, Kind::Text, &sealed, 0).unwrap();
+            let ratio = int8(&mut host, "int8div", six, by);
+            int8(&mut host, "int8pl", ratio, ratio);
+            let both = [Arg::Of(Kind::Text); 2];
+            compute(&mut host, code("textcat", &both), text, text);
+            assert_eq!(call(&mut host, Op::Sync, 0, 0).is_ok(), divisor != 0);
+            host.end_statement(go_on).unwrap();
+            shown = status(&mut host);
+        });
+        // Tickets have random names.
+        let parts = shown.split("\"ticket\":\"").enumerate();
+        let named = parts.map(|(at, part)| if at == 0 { part } else { &part[32..] });
+        named.collect::<Vec<_>>().join("")
+    };
+    let sound = status_after("sound", 2, "a");
+    assert!(sound.contains("\"computed\":3"), "{sound}");
+    assert_eq!(status_after("long", 2, &"a".repeat(100_000)), sound);
+    assert_eq!(status_after("failing", 0, "a"), sound);
 }

@@ -139,8 +139,15 @@ fn values_that_leave_are_limited() {
     let output = run_ledger(&owner, &server, &["--require-left", "10", "--json"]);
     assert_eq!(output.status.code(), Some(6), "{}", messages(&output));
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("SR-8130") && text.contains("\"lines\""), "{text}");
-    drop(ledger(&owner, &server, &["--outputs", "40", "--require-left", "100"]));
+    assert!(
+        text.contains("SR-8130") && text.contains("\"lines\""),
+        "{text}"
+    );
+    drop(ledger(
+        &owner,
+        &server,
+        &["--outputs", "40", "--require-left", "100"],
+    ));
     // What is wrong with the options is said before anything is asked.
     for (options, told) in [
         (&["--period", "60"][..], "--period needs"),

@@ -167,7 +167,11 @@ fn a_new_store_does_not_take_the_place_of_another_one() {
     // A store has had a position in the log. What follows is in the log only.
     let position = "select confirmed_flush_lsn is null from pg_replication_slots";
     owner.wait_for(position, "f");
-    drop(server.rows("alter system set strongroom.checkpoint_interval = '1h'; select pg_reload_conf()"));
+    drop(
+        server.rows(
+            "alter system set strongroom.checkpoint_interval = '1h'; select pg_reload_conf()",
+        ),
+    );
     drop(owner.rows("update t set n = n + 1 where id <= 10"));
     owner.kill_zone();
     let (store, aside) = (owner.path("zone"), owner.path("aside"));
@@ -193,15 +197,16 @@ fn a_new_store_does_not_take_the_place_of_another_one() {
     server.wait_for("select active from pg_replication_slots", "f");
     drop(server.rows(drop_slot));
     owner.start_zone();
-    owner.start_proxy_with(server.socket(), &["--new-zone"]);
-    owner.wait_for_log(
-        "create table if not exists other (n enc_int8) using strongroom; insert into other values (7);
-         select max(n) from other",
-        "7",
-        &server,
+    server.wait_for(
+        "select strongroom_columns.status()::json->'store'->>'recovering'",
+        "false",
     );
+    owner.start_proxy_with(server.socket(), &["--new-zone"]);
+    let other = "create table other (n enc_int8) using strongroom; insert into other values (7); select max(n) from other";
+    assert_eq!(owner.rows(other), "7");
 }
 
 fn slot_position(server: &Server) -> String {
-    server.rows("select restart_lsn from pg_replication_slots where slot_name = 'strongroom_columns'")
+    server
+        .rows("select restart_lsn from pg_replication_slots where slot_name = 'strongroom_columns'")
 }
