@@ -29,6 +29,7 @@ unsafe extern "C-unwind" {
 }
 
 /// utils/elog.h of PostgreSQL 15.
+const LOG: c_int = 15;
 const WARNING: c_int = 19;
 const ERROR: c_int = 21;
 
@@ -68,6 +69,11 @@ impl Report {
         self.report(ERROR);
         // errfinish does not return from an ERROR.
         unreachable!("an ERROR was reported")
+    }
+
+    /// Writes it to the server's log, and returns.
+    pub(crate) fn log(self) {
+        self.report(LOG);
     }
 
     /// Reports it as a WARNING, and returns.
@@ -113,7 +119,7 @@ pub(crate) fn raise_broken(broken: Broken) -> ! {
         ),
         Broken::Fault(Fault::Recovering) | Broken::Earlier(Fault::Recovering) => report.hint(
             "The zone has been started again; a background worker reads the log to \
-             it. Try again soon.",
+             it. Try again soon. The server's log tells how far it is, and why if it cannot.",
         ),
         _ => report,
     }

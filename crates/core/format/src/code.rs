@@ -328,7 +328,7 @@ codes! {
     STORE_OLD = 8010, Data, "the zone's store is not the newest: its counter differs from the one that is kept apart from it (--anchor)", "bring back the newest store; if you restored an older one on purpose, start `strongroom columns zone` once with --accept-restored";
     STORE_BLOCK = 8011, Data, "a block of the zone's store is damaged, or comes from another time or place", "restore the zone's directory from a backup and let it replay the log";
     LOG_GAP = 8012, Data, "a redo record is missing from the log", "restore the log completely; without the record, values that tables refer to are lost";
-    RECOVERING = 8013, Io, "the zone has not replayed the log to its end yet", "wait; `strongroom columns status` shows the progress";
+    RECOVERING = 8013, Io, "the zone has not replayed the log to its end yet", "wait; the server's log tells how far it is, and why if it cannot";
     ZONE_MEMORY = 8014, Io, "the zone has no memory left", "raise the zone's memory limit; or set it below the host's memory, so that the zone can move values to its store";
     ZONE_DISK = 8015, Io, "the zone's disk is full", "make room; nothing that was acknowledged is lost";
     REDO_RECORD = 8016, Data, "a redo record does not open", "the record is damaged or forged, or belongs to the store of another zone: restore the log";

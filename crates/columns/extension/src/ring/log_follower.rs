@@ -35,6 +35,9 @@ const STEP_INTERVAL: Duration = Duration::from_secs(1);
 /// before it serves others again.
 const CHECKPOINT_STEP_INTERVAL: Duration = Duration::from_millis(4);
 
+/// How often it says in the server's log how far it has read the log to a zone.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+
 unsafe extern "C-unwind" {
     /// Reads a page of the server's log, waiting for it if needed; returns its length.
     // src/backend/access/transam/xlogutils.c. pgrx wraps them in Rust functions, whose addresses
@@ -278,6 +281,7 @@ impl Follower {
         }
         // SAFETY: the reader found a record there.
         unsafe { pg_sys::XLogBeginRead(reader, first) };
+        let mut told = Instant::now();
         loop {
             // SAFETY: the reader's own position.
             let at = unsafe { (*reader).EndRecPtr };
@@ -291,6 +295,12 @@ impl Follower {
                 raise_unreadable(message);
             }
             pgrx::check_for_interrupts!();
+            if told.elapsed() >= PROGRESS_INTERVAL {
+                told = Instant::now();
+                let left = end.saturating_sub(at) >> 20;
+                let text = format!("reading the log to the zone: {left} MiB are left");
+                fault::Report::new("00000", &text).log();
+            }
             // SAFETY: the reader has just read a record.
             if let Some(record) = unsafe { redo_record(reader) } {
                 // SAFETY: as above.

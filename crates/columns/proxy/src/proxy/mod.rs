@@ -31,7 +31,7 @@ mod upstream;
 pub(crate) mod zone_session;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::Builder;
@@ -43,6 +43,7 @@ pub use tls::Tls;
 pub use zone_session::TicketTerms;
 
 use downstream::Downstream;
+use messages::append_error;
 use session::Session;
 use shared::Shared;
 use startup::Connection;
@@ -53,7 +54,10 @@ use crate::keys::ColumnKeys;
 use crate::relations::KnownRelations;
 use crate::sql::comparable::{ColumnPath, FormerName};
 use crate::sql::pins::PinnedColumn;
+use crate::sql::refusal::Refusal;
 
+/// How long a client that is refused may take to say who it is.
+const REFUSED_WAIT: Duration = Duration::from_millis(50);
 /// Stack of the thread that parses: deep enough for the parser's own limit on nesting.
 const PARSER_STACK: usize = 64 << 20;
 /// Pause after a failed accept (no descriptors left), in milliseconds.
@@ -161,8 +165,8 @@ impl Proxy {
     }
 }
 
-/// Accepts connections for ever and starts a thread for each. One above the configured number, or
-/// one for which no thread can be started, is closed without a message.
+/// Accepts connections for ever and starts a thread for each. One above the configured number is
+/// refused with 53300; one for which no thread can be started is closed without a message.
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
     loop {
         let Ok(client) = listener.accept() else {
@@ -171,6 +175,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         };
         let count = ConnectionCount::new(shared);
         if count.0.connections.load(Ordering::Acquire) > shared.connections_max {
+            refuse_one_too_many(&client);
             continue;
         }
         let work = move || serve_connection(client, &count.0);
@@ -180,6 +185,22 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             .spawn(work);
         // Without a thread the connection is closed; there is no way to send the client an error.
         drop(started);
+    }
+}
+
+/// Tells a client that there are too many connections. A client that has asked for TLS takes the
+/// error too, as it does from PostgreSQL. What it has sent is read first, for a moment: the system
+/// would drop the error with a connection that is closed before.
+fn refuse_one_too_many(client: &Stream) {
+    let mut out = Vec::new();
+    let text = "the proxy has as many connections as it may have (--connections)";
+    let refusal = Refusal::postgres("53300", text.to_owned());
+    append_error(&mut out, "FATAL", &refusal);
+    // Whoever has gone needs no answer; it is one write into an empty buffer of the system's.
+    if let Ok(mut client) = client.try_clone() {
+        drop(client.set_read_timeout(Some(REFUSED_WAIT)));
+        drop(client.read(&mut [0; 4096]));
+        drop(client.write_all(&out));
     }
 }
 

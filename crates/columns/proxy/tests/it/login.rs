@@ -12,13 +12,13 @@ use crate::support;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use strongroom_columns_proxy::proxy::Address;
+use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants};
 use strongroom_columns_proxy::server::{
     Error, Login, LoginTls, StatementClient, describe, is_from_server,
 };
 use strongroom_crypto::SecretBytes;
 
-use support::Server;
+use support::{Server, config, started};
 
 fn login(address: Address, password: Option<&str>) -> Result<StatementClient, Error> {
     let password = password.map(|text| {
@@ -96,4 +96,25 @@ fn a_password_is_not_sent_in_clear_over_a_network() {
     let heard = server.join().unwrap();
     assert!(heard.starts_with(&[0, 0, 0]), "a startup packet came");
     assert!(!heard.windows(6).any(|window| window == b"secret"));
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let server = Server::start("trust");
+    let config = Config {
+        connections_max: 1,
+        ..config(Address::Unix(server.socket()), PlaintextConstants::Refuse)
+    };
+    let port = started(config, server.directory());
+    let socket = || Address::Unix(server.directory().join(format!(".s.PGSQL.{port}")));
+    let mut first = login(socket(), None).unwrap();
+    let refused = login(socket(), None).unwrap_err();
+    assert!(describe(&refused).contains("(SQLSTATE 53300)"), "{refused}");
+    assert_eq!(first.run("SELECT 1").unwrap().rows.len(), 1);
+    drop(first);
+    // There is room again once the proxy has seen the first one leave.
+    let begun = std::time::Instant::now();
+    while login(socket(), None).is_err() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10));
+    }
 }
