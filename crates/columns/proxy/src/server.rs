@@ -41,8 +41,8 @@ pub enum LoginTls {
 }
 
 impl Login {
-    /// Connects and authenticates. With `is_proxy` the login is not bound to the TLS connection: the
-    /// proxy passes it on to the server over another one.
+    /// Connects and authenticates. With `is_proxy` the login is not bound to the TLS connection:
+    /// the proxy passes it on to the server over another one.
     ///
     /// # Errors
     /// [`Error::Config`] for TLS over a UNIX socket; errors of the server, the system or the

@@ -25,6 +25,7 @@ mod settings;
 mod shared;
 mod sql_prepared;
 mod startup;
+mod statement;
 pub(crate) mod stream;
 mod tls;
 mod upstream;

@@ -11,13 +11,12 @@ use super::PlaintextConstants;
 use super::convert::{BINARY, Converter, format_at};
 use super::copy::Transform;
 use super::session::{Columns, Description, DescriptionSlot, PendingAnswer};
-use super::upstream::{
-    BATCH, Failure, Outcome, Planned, Portal, Statement, Upstream, bind_values, int16s, malformed,
-};
+use super::statement::{Planned, Portal, Statement};
+use super::upstream::{BATCH, Failure, Outcome, Upstream, bind_values, int16s, malformed};
 use crate::sql::refusal::Refusal;
 use crate::sql::{Effects, Structure};
 
-/// The type of which a client knows nothing (src/include/catalog/pg_type.dat): the server replaces
+/// The type of which a client knows nothing (`src/include/catalog/pg_type.dat`): the server replaces
 /// it.
 const UNKNOWN: u32 = 705;
 

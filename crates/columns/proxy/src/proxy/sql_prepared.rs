@@ -60,9 +60,9 @@ impl Upstream {
         }
     }
 
-    /// Checks that a statement that the client has made by SQL, and gives values to by the protocol,
-    /// takes plain ones only. Fails with SR-8103 if it does not, or is not known; the server's word
-    /// is not enough.
+    /// Checks that a statement that the client has made by SQL, and gives values to by the
+    /// protocol, takes plain ones only. Fails with SR-8103 if it does not, or is not known; the
+    /// server's word is not enough.
     pub(super) fn check_sql_parameters(&mut self, name: &[u8]) -> Outcome {
         let name = String::from_utf8_lossy(name);
         if !self.catalog().is_confidential() || self.takes_plain_constants(&name)? {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, Write};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
@@ -19,15 +19,13 @@ use super::named_queries::NamedQueries;
 use super::session::{Columns, Description, DescriptionSlot, PendingAnswer, Session};
 use super::shared::{PlaintextConstants, Shared};
 use super::sql_prepared::SqlPrepared;
+use super::statement::{Portal, Statement};
 use super::stream::Stream;
 use super::zone_session::ZoneSession;
 use crate::relations::Changer;
-use crate::sql::catalog::Catalog;
 use crate::sql::comparable::Names;
 use crate::sql::refusal::Refusal;
-use crate::sql::{
-    ComparableColumn, Constant, Effects, ExpectedColumns, NamedUse, Plan, Structure, Texts, Token,
-};
+use crate::sql::{Constant, Effects, ExpectedColumns, Plan, Texts, Token};
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
 /// made, so its name does not collide.
@@ -37,101 +35,6 @@ pub(super) const POISON: &[u8] = b"strongroom_refused";
 const FIRST_USER_OID: u32 = 16_384;
 /// Bytes collected for the server before they are written although more messages wait.
 pub(super) const BATCH: usize = 64 * 1024;
-
-/// A prepared statement.
-pub(super) struct Statement {
-    pub(super) slot: DescriptionSlot,
-    pub(super) constants: Vec<Constant>,
-    pub(super) confidential: std::collections::BTreeSet<i32>,
-    /// Parameters that are stored in a comparable column.
-    pub(super) stored: BTreeMap<i32, ComparableColumn>,
-    /// Parameters that are structure and not data.
-    pub(super) structural: BTreeMap<i32, Structure>,
-    /// The client's text; empty when the statement was made by SQL.
-    pub(super) text: Vec<u8>,
-    pub(super) planned: Mutex<Planned>,
-    /// Types that the client declared.
-    pub(super) declared: Vec<u32>,
-    /// Types that the server was told instead, in the same order.
-    pub(super) types: Vec<u32>,
-    /// How many parameters are the client's own.
-    pub(super) shown: usize,
-    pub(super) effects: Effects,
-    pub(super) named: Option<NamedUse>,
-    pub(super) copy: Option<Arc<Transform>>,
-}
-
-/// What the last planning of a statement said of it that a later one may change.
-pub(super) struct Planned {
-    /// The catalog that it was planned with.
-    pub(super) catalog: Arc<Catalog>,
-    /// What the columns of its result are to be.
-    pub(super) expected: ExpectedColumns,
-}
-
-impl Statement {
-    /// Returns a statement that the client made by SQL: of its parameters nothing is known.
-    pub(super) fn of_sql(slot: DescriptionSlot, catalog: Arc<Catalog>) -> Self {
-        Self {
-            slot,
-            constants: Vec::new(),
-            confidential: std::collections::BTreeSet::new(),
-            stored: BTreeMap::new(),
-            structural: BTreeMap::new(),
-            text: Vec::new(),
-            planned: Mutex::new(Planned {
-                catalog,
-                expected: ExpectedColumns::default(),
-            }),
-            declared: Vec::new(),
-            types: Vec::new(),
-            shown: usize::MAX,
-            effects: Effects {
-                utility: true,
-                ..Effects::default()
-            },
-            named: None,
-            copy: None,
-        }
-    }
-
-    /// Returns the same statement with another slot for the server's description of it.
-    pub(super) fn with_slot(&self, slot: DescriptionSlot) -> Self {
-        let planned = self.planned();
-        let planned = Planned {
-            catalog: Arc::clone(&planned.catalog),
-            expected: Arc::clone(&planned.expected),
-        };
-        Self {
-            slot,
-            constants: self.constants.clone(),
-            confidential: self.confidential.clone(),
-            stored: self.stored.clone(),
-            structural: self.structural.clone(),
-            text: self.text.clone(),
-            planned: Mutex::new(planned),
-            declared: self.declared.clone(),
-            types: self.types.clone(),
-            shown: self.shown,
-            effects: self.effects,
-            named: self.named.clone(),
-            copy: self.copy.clone(),
-        }
-    }
-
-    /// Returns what the last planning said.
-    pub(super) fn planned(&self) -> MutexGuard<'_, Planned> {
-        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A portal.
-pub(super) struct Portal {
-    pub(super) columns: Option<Columns>,
-    pub(super) expected: ExpectedColumns,
-    pub(super) effects: Effects,
-    pub(super) copy: Option<Arc<Transform>>,
-}
 
 pub(crate) struct Upstream {
     pub(crate) session: Arc<Session>,

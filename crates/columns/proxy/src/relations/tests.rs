@@ -274,8 +274,8 @@ fn the_file_is_shared_and_understood_by_hand() {
     }
 }
 
-/// One proxy changes a relation, another one learns meanwhile what it was, and the connection of the
-/// change ends without another statement.
+/// One proxy changes a relation, another one learns meanwhile what it was, and the connection of
+/// the change ends without another statement.
 #[test]
 fn what_another_proxy_has_learned_during_a_change_is_forgotten() {
     const AFTER: &[&str] = &["t(id, city, name text)"];

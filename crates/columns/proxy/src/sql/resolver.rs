@@ -342,8 +342,8 @@ impl<'a> Resolver<'a> {
     }
 
     /// Records that a constant or parameter (site) is stored in this comparable column. Those that
-    /// it is compared or computed with are not: whoever knows their values could put them beside the
-    /// column's later ones.
+    /// it is compared or computed with are not: whoever knows their values could put them beside
+    /// the column's later ones.
     fn note_destination(&mut self, site: usize, column: ComparableColumn) {
         if let Some(site) = self.sites.get_mut(site) {
             site.destination.add(column);
@@ -444,8 +444,8 @@ impl<'a> Resolver<'a> {
     /// Returns what is known of a column that is named without its relation. It may be any source's
     /// whose columns are not all known, out to the scope that is known to have it; all of these are
     /// taken together. Where that is a plain one, a confidential one of the same name further out
-    /// may be meant all the same: who adds a plain column of this name to a relation, in the catalog
-    /// or to the proxy only, would have constants beside the other one in clear.
+    /// may be meant all the same: who adds a plain column of this name to a relation, in the
+    /// catalog or to the proxy only, would have constants beside the other one in clear.
     fn unqualified(&self, column: &str) -> Flow {
         let mut maybe: Option<Flow> = None;
         let mut join = |flow: &Flow| match &mut maybe {

@@ -1,5 +1,5 @@
-//! A server that lies: what it says of itself, of statements and of results, in the middle of what a
-//! client sends. Method: as `wire.rs`.
+//! A server that lies: what it says of itself, of statements and of results, in the middle of what
+//! a client sends. Method: as `wire.rs`.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"

@@ -178,9 +178,9 @@ impl Zone {
         Ok(())
     }
 
-    /// Charges the ring's session for each other ring of its parallel group of whose computations it
-    /// may learn whether they have failed (A4): their values can be read by this ring, and a value
-    /// that is not there tells it. Faults as [`Self::charge_check`].
+    /// Charges the ring's session for each other ring of its parallel group of whose computations
+    /// it may learn whether they have failed (A4): their values can be read by this ring, and a
+    /// value that is not there tells it. Faults as [`Self::charge_check`].
     pub(super) fn charge_for_group(&mut self, ring: u16) -> Result<(), Fault> {
         for other in self.sources.rings.unknown_outcomes(ring) {
             let theirs = self.sources.rings.get(other)?;

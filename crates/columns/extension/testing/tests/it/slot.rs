@@ -155,8 +155,8 @@ fn a_log_that_was_lost_is_an_alarm_and_no_silent_loss() {
     assert_eq!(slot(&server).split('|').nth(1), Some("f"));
 }
 
-/// A zone that is started where the disk with its store is not mounted makes a new store, which must
-/// not take the place of the one with the values.
+/// A zone that is started where the disk with its store is not mounted makes a new store, which
+/// must not take the place of the one with the values.
 #[test]
 fn a_new_store_does_not_take_the_place_of_another_one() {
     let (mut owner, server) = start_all("strongroom.checkpoint_interval = 10ms");

@@ -441,3 +441,24 @@ fn what_a_statement_changes_is_not_known_to_the_next() {
     let plans = plan(sql, &shop(), 0).unwrap();
     assert!(plans.iter().all(|plan| !plan.changed));
 }
+
+/// The server can add a plain column to a relation, or say so: what is meant may be further out.
+#[test]
+fn a_plain_column_captures_no_confidential_one() {
+    let catalog = catalog(&["p(id, name text, age int4)", "o(id, p, name)"]);
+    for sql in [
+        "SELECT id FROM p WHERE EXISTS (SELECT 1 FROM o WHERE o.p = p.id AND name = 'Alice')",
+        "SELECT id FROM p WHERE EXISTS (SELECT 1 FROM o JOIN o q ON name = 'Alice')",
+        "SELECT id FROM p age WHERE EXISTS (SELECT 1 FROM o WHERE name = 'Alice')",
+    ] {
+        hidden_in(&catalog, sql);
+    }
+    for sql in [
+        "SELECT id FROM p WHERE EXISTS (SELECT 1 FROM o WHERE o.name = 'Alice')",
+        "SELECT id FROM o WHERE EXISTS (SELECT 1 FROM o WHERE name = 'Alice')",
+        "SELECT name FROM o UNION SELECT name FROM o WHERE name = 'Alice'",
+    ] {
+        let plans = plan(sql, &catalog, 0).unwrap();
+        assert!(plans[0].sql.contains("Alice"), "{sql}");
+    }
+}

@@ -103,6 +103,32 @@ fn seals(sql: &str, expected: &[(&str, &str)]) {
     assert_eq!(sealed_for(&names(), sql), expected, "{sql}");
 }
 
+/// What a value is compared with before it is stored is no value of the column.
+#[test]
+fn what_is_only_compared_is_not_sealed_for_the_column() {
+    seals(
+        "INSERT INTO public.staff (pay) SELECT 7 WHERE 7 BETWEEN 1000 AND 20000",
+        &[("7", PAY)],
+    );
+    seals(
+        "INSERT INTO public.staff (pay) SELECT $1 WHERE $1 BETWEEN 1000 AND 20000",
+        &[("1000", ""), ("20000", ""), ("$1", PAY)],
+    );
+    seals(
+        "MERGE INTO public.staff USING (VALUES (5000)) m(k) ON pay = k WHEN MATCHED AND k > 100 THEN UPDATE SET pay = k",
+        &[("5000", PAY), ("100", "")],
+    );
+    // What is computed is none of its operands; one of several is each of them.
+    seals(
+        "UPDATE public.staff SET pay = 5 + $1",
+        &[("5", ""), ("$1", "")],
+    );
+    seals(
+        "UPDATE public.staff SET pay = CASE WHEN id > 5 THEN 5 ELSE coalesce($1, 6) END",
+        &[("5", PAY), ("6", PAY), ("$1", PAY)],
+    );
+}
+
 const NAME: &str = "public.staff.name";
 const PAY: &str = "public.staff.pay";
 

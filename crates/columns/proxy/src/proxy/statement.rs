@@ -1,0 +1,106 @@
+//! What the proxy knows of a prepared statement and of a portal.
+//!
+//! Must not: hold a value.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::copy::Transform;
+use super::session::{Columns, DescriptionSlot};
+use crate::sql::catalog::Catalog;
+use crate::sql::{ComparableColumn, Constant, Effects, ExpectedColumns, NamedUse, Structure};
+
+/// A prepared statement.
+pub(super) struct Statement {
+    pub(super) slot: DescriptionSlot,
+    pub(super) constants: Vec<Constant>,
+    pub(super) confidential: BTreeSet<i32>,
+    /// Parameters that are stored in a comparable column.
+    pub(super) stored: BTreeMap<i32, ComparableColumn>,
+    /// Parameters that are structure and not data.
+    pub(super) structural: BTreeMap<i32, Structure>,
+    /// The client's text; empty when the statement was made by SQL.
+    pub(super) text: Vec<u8>,
+    pub(super) planned: Mutex<Planned>,
+    /// Types that the client declared.
+    pub(super) declared: Vec<u32>,
+    /// Types that the server was told instead, in the same order.
+    pub(super) types: Vec<u32>,
+    /// How many parameters are the client's own.
+    pub(super) shown: usize,
+    pub(super) effects: Effects,
+    pub(super) named: Option<NamedUse>,
+    pub(super) copy: Option<Arc<Transform>>,
+}
+
+/// What the last planning of a statement said of it that a later one may change.
+pub(super) struct Planned {
+    /// The catalog that it was planned with.
+    pub(super) catalog: Arc<Catalog>,
+    /// What the columns of its result are to be.
+    pub(super) expected: ExpectedColumns,
+}
+
+impl Statement {
+    /// Returns a statement that the client made by SQL: of its parameters nothing is known.
+    pub(super) fn of_sql(slot: DescriptionSlot, catalog: Arc<Catalog>) -> Self {
+        Self {
+            slot,
+            constants: Vec::new(),
+            confidential: BTreeSet::new(),
+            stored: BTreeMap::new(),
+            structural: BTreeMap::new(),
+            text: Vec::new(),
+            planned: Mutex::new(Planned {
+                catalog,
+                expected: ExpectedColumns::default(),
+            }),
+            declared: Vec::new(),
+            types: Vec::new(),
+            shown: usize::MAX,
+            effects: Effects {
+                utility: true,
+                ..Effects::default()
+            },
+            named: None,
+            copy: None,
+        }
+    }
+
+    /// Returns the same statement with another slot for the server's description of it.
+    pub(super) fn with_slot(&self, slot: DescriptionSlot) -> Self {
+        let planned = self.planned();
+        let planned = Planned {
+            catalog: Arc::clone(&planned.catalog),
+            expected: Arc::clone(&planned.expected),
+        };
+        Self {
+            slot,
+            constants: self.constants.clone(),
+            confidential: self.confidential.clone(),
+            stored: self.stored.clone(),
+            structural: self.structural.clone(),
+            text: self.text.clone(),
+            planned: Mutex::new(planned),
+            declared: self.declared.clone(),
+            types: self.types.clone(),
+            shown: self.shown,
+            effects: self.effects,
+            named: self.named.clone(),
+            copy: self.copy.clone(),
+        }
+    }
+
+    /// Returns what the last planning said.
+    pub(super) fn planned(&self) -> MutexGuard<'_, Planned> {
+        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A portal.
+pub(super) struct Portal {
+    pub(super) columns: Option<Columns>,
+    pub(super) expected: ExpectedColumns,
+    pub(super) effects: Effects,
+    pub(super) copy: Option<Arc<Transform>>,
+}
