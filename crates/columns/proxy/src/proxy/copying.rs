@@ -54,6 +54,12 @@ impl Upstream {
             Builder::new(&mut self.out, b'f').string(POISON).end();
             self.incoming = None;
             self.copy_refused = Some(copying.request);
+            // The server ends the COPY: it answers a Sync that comes behind.
+            let mut state = self.session.lock();
+            state.copying = state
+                .copying
+                .take()
+                .filter(|of| of.request != copying.request);
             return Ok(());
         }
         if !data.is_empty() {

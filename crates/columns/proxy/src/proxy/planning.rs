@@ -106,7 +106,12 @@ impl Upstream {
         if transaction != b'I' && !(transaction == b'T' && (self.defined || force)) {
             return Ok(false);
         }
-        if let Some(rows) = &self.query_own(CATALOG_QUERY)? {
+        let Some(rows) = &self.query_own(CATALOG_QUERY)? else {
+            // Without it a column that has become confidential would be taken for a plain one.
+            let what = "the proxy cannot read which columns are confidential";
+            return Err(Refusal::postgres("58000", what.to_owned()).into());
+        };
+        {
             let mut catalog = Catalog::from_rows(rows);
             catalog.set_names(Arc::clone(&self.names));
             catalog.set_provisional(transaction != b'I');
@@ -233,7 +238,7 @@ impl Upstream {
         {
             return Ok(vec![plan]);
         }
-        if !catalog.is_confidential() {
+        if !catalog.has_types() {
             self.check_extension(text)?;
         }
         let mut plans = match sql::plan(text, &catalog, declared) {
@@ -382,7 +387,8 @@ impl Upstream {
             let columns = |constants: &[Constant]| -> Vec<Option<ComparableColumn>> {
                 constants.iter().map(|constant| constant.column).collect()
             };
-            plan.confidential == statement.confidential
+            plan.copy == statement.copied
+                && plan.confidential == statement.confidential
                 && plan.stored == statement.stored
                 && plan.structural == statement.structural
                 && columns(&plan.constants) == columns(&statement.constants)

@@ -3,6 +3,7 @@
 //! Invariant: a value is sent only after the server has said what type its parameter has. Must not:
 //! plan a statement.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use strongroom_postgres_wire::Fields;
@@ -16,8 +17,8 @@ use super::upstream::{BATCH, Failure, Outcome, Upstream, bind_values, int16s, ma
 use crate::sql::refusal::Refusal;
 use crate::sql::{Effects, Structure};
 
-/// The type of which a client knows nothing (`src/include/catalog/pg_type.dat`): the server replaces
-/// it.
+/// The type of which a client knows nothing (`src/include/catalog/pg_type.dat`): the server
+/// replaces it.
 const UNKNOWN: u32 = 705;
 
 /// Checks a parameter that is sent in clear beside a confidential value. Fails with SR-8102 unless
@@ -108,6 +109,7 @@ impl Upstream {
             effects: plan.effects,
             named: plan.named,
             copy,
+            copied: plan.copy,
         };
         if !name.is_empty() {
             self.named_queries.note_driver_s(name);
@@ -217,17 +219,28 @@ impl Upstream {
                 [only] => Some(Arc::clone(only)),
                 _ => None,
             });
-        let simple = known.filter(|known| values.is_empty() && known.constants.is_empty());
+        let is_simple = |known: &Arc<Statement>| {
+            let is_dead = matches!(known.slot.get(), Some(None));
+            values.is_empty() && known.constants.is_empty() && !is_dead
+        };
+        let simple = known.filter(is_simple);
         let (statement, values) = match simple {
-            Some(statement) => (statement, Vec::new()),
+            Some(statement) => {
+                if statement.copied.is_some() || statement.effects.copies_in {
+                    // Its data are sealed for the columns that it had when it was planned.
+                    self.check_still_valid(&statement)?;
+                }
+                (statement, Vec::new())
+            }
             None => {
                 let (statement, description) = self.statement(name)?;
                 self.check_still_valid(&statement)?;
                 if statement.text.is_empty() && !values.is_empty() {
                     self.check_sql_parameters(name)?;
                 }
-                let mut concealed =
-                    self.seal_parameters(&statement, &description, &formats, &values)?;
+                let doubted = self.confidential_in_others(name, &statement);
+                let of = (&*statement, &doubted);
+                let mut concealed = self.seal_parameters(of, &description, &formats, &values)?;
                 concealed.extend(self.seal_constants(&statement.constants, &description)?);
                 (statement, concealed)
             }
@@ -254,12 +267,22 @@ impl Upstream {
         Ok(())
     }
 
+    /// Returns the parameters that are confidential in another statement of the name: whether the
+    /// server has made that one, or still has an older one, is its word.
+    fn confidential_in_others(&self, name: &[u8], statement: &Arc<Statement>) -> BTreeSet<i32> {
+        let named = self.statements.get(name).into_iter().flatten();
+        let others = named.filter(|other| !Arc::ptr_eq(other, statement));
+        others
+            .flat_map(|other| other.confidential.iter().copied())
+            .collect()
+    }
+
     /// Returns the client's parameters, format and value, in the form for the server: sealed where
-    /// they are confidential. Fails with 08P01 if there are too many; with SR-8102 if one would be
+    /// they are confidential, in this statement or among those that are `doubted`. Fails with 08P01 if there are too many; with SR-8102 if one would be
     /// sent in clear beside a confidential value; with SR-8104 if one is not valid.
     fn seal_parameters(
         &self,
-        statement: &Statement,
+        (statement, doubted): (&Statement, &BTreeSet<i32>),
         description: &Description,
         formats: &[i16],
         values: &[Option<&[u8]>],
@@ -296,7 +319,7 @@ impl Upstream {
                 return Err(Refusal::parameter(number, why).into());
             }
             let place = i32::try_from(number).unwrap_or_default();
-            let confidential = statement.confidential.contains(&place);
+            let confidential = statement.confidential.contains(&place) || doubted.contains(&place);
             let stored = statement.stored.get(&place).copied();
             match catalog.enc_type(oid) {
                 Some(enc) => {
@@ -308,8 +331,7 @@ impl Upstream {
                 None if confidential
                     && self.shared.plaintext_constants != PlaintextConstants::Allow =>
                 {
-                    let why =
-                        "it stands beside a confidential value, but the server expects a plain one";
+                    let why = "it stands beside a confidential value, or a column that may be one because its relation is not named, but the server expects a plain one";
                     return Err(Refusal::parameter(number, why).into());
                 }
                 None => {

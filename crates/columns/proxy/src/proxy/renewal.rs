@@ -29,7 +29,7 @@ impl Upstream {
         }
         let is_missing = {
             let state = self.session.lock();
-            state.lost || self.zone_session.is_none() && state.catalog.is_confidential()
+            state.lost || self.zone_session.is_none() && state.catalog.has_types()
         };
         if is_missing {
             return self.open_session();

@@ -136,7 +136,7 @@ fn open_session(
     shared: &Shared,
     (name, in_time): (&str, bool),
 ) -> io::Result<Result<Option<ZoneSession>, Refusal>> {
-    let Some(terms) = shared.terms.as_ref().filter(|_| catalog.is_confidential()) else {
+    let Some(terms) = shared.terms.as_ref().filter(|_| catalog.has_types()) else {
         return Ok(Ok(None));
     };
     let opened = zone_session::open(&shared.keys, terms, name, |function, bytes| {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::copy::Transform;
 use super::session::{Columns, DescriptionSlot};
 use crate::sql::catalog::Catalog;
-use crate::sql::{ComparableColumn, Constant, Effects, ExpectedColumns, NamedUse, Structure};
+use crate::sql::{ComparableColumn, Constant, Copy, Effects, ExpectedColumns, NamedUse, Structure};
 
 /// A prepared statement.
 pub(super) struct Statement {
@@ -31,6 +31,8 @@ pub(super) struct Statement {
     pub(super) effects: Effects,
     pub(super) named: Option<NamedUse>,
     pub(super) copy: Option<Arc<Transform>>,
+    /// The COPY that it is, as the catalog had its columns when it was planned.
+    pub(super) copied: Option<Copy>,
 }
 
 /// What the last planning of a statement said of it that a later one may change.
@@ -64,6 +66,7 @@ impl Statement {
             },
             named: None,
             copy: None,
+            copied: None,
         }
     }
 
@@ -88,6 +91,7 @@ impl Statement {
             effects: self.effects,
             named: self.named.clone(),
             copy: self.copy.clone(),
+            copied: self.copied.clone(),
         }
     }
 

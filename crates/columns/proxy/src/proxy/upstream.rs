@@ -45,6 +45,8 @@ pub(crate) struct Upstream {
     /// By name, the newest last. Older ones are kept because the server may fail to make the newer
     /// ones.
     pub(super) statements: BTreeMap<Vec<u8>, Vec<Arc<Statement>>>,
+    /// A Parse of the unnamed statement was refused, and the server is to drop the one it has.
+    unnamed_refused: bool,
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
     /// Statements that the client has prepared by SQL.
     pub(super) sql_prepared: SqlPrepared,
@@ -130,6 +132,7 @@ impl Upstream {
             server,
             out: Vec::new(),
             statements: BTreeMap::new(),
+            unnamed_refused: false,
             portals: BTreeMap::new(),
             sql_prepared: SqlPrepared::default(),
             named_queries: NamedQueries::default(),
@@ -240,7 +243,15 @@ impl Upstream {
         }
         self.keep_session()?;
         let done = match message.tag {
-            b'P' => self.handle_parse(body),
+            b'P' => {
+                let done = self.handle_parse(body);
+                if body.first() == Some(&0) && matches!(done, Err(Failure::Refused(_))) {
+                    // As for the server, which drops the unnamed statement before it reads a text.
+                    self.statements.remove(&b""[..]);
+                    self.unnamed_refused = true;
+                }
+                done
+            }
             b'B' => self.handle_bind(body),
             b'D' => self.handle_describe(body),
             b'E' => self.handle_execute(body),
@@ -280,8 +291,12 @@ impl Upstream {
             texts: None,
             refusal: Some(refusal),
         };
+        let name = match std::mem::take(&mut self.unnamed_refused) {
+            true => b"",
+            false => POISON,
+        };
         let sent = self.send(expect, b'P', |message| {
-            message.string(POISON).string(POISON).count(0);
+            message.string(name).string(POISON).count(0);
         });
         // Skipped: the client gets an earlier error.
         drop(sent);
@@ -504,6 +519,11 @@ impl Upstream {
             };
             let text = told.as_ref().unwrap_or(&constant.literal.text).as_bytes();
             match catalog.enc_type(oid) {
+                Some(enc) if constant.of.is_some_and(|of| of != enc) => {
+                    // Whether it can be read as one of another type would be an answer.
+                    let why = "the server expects another type than the statement says";
+                    return Err(constant.literal.refusal(why).into());
+                }
                 Some(enc) => {
                     let converter = converter.storing_in(constant.column);
                     let (format, value) = converter.seal_parameter(&catalog, enc, 0, 0, text)?;
@@ -513,8 +533,7 @@ impl Upstream {
                     out.push((0, Some(text.to_vec())));
                 }
                 None => {
-                    let why =
-                        "it stands beside a confidential value, but the server expects a plain one";
+                    let why = "it stands beside a confidential value, or a column that may be one because its relation is not named, but the server expects a plain one";
                     return Err(constant.literal.refusal(why).into());
                 }
             }

@@ -75,7 +75,7 @@ impl Resolver<'_> {
             self.refuse_rendering(&format!("{name}()"), &data);
         }
         let origins = self.origins_of_call(&name, &data, first);
-        let out = self.combine(&data);
+        let out = self.combine_arguments(&name, &data);
         if self.applying && out.confidential {
             self.changed |= call_extension_function(call, &name);
         }
@@ -95,6 +95,18 @@ impl Resolver<'_> {
 }
 
 impl Resolver<'_> {
+    /// Records that a function is called with these values, and returns what is known of its result.
+    fn combine_arguments(&mut self, name: &str, data: &[Flow]) -> Flow {
+        let mut out = self.combine(data);
+        if name == "unnest" && !self.catalog.has_function(name) {
+            // Its rows are the elements themselves.
+            for flow in data {
+                out.add_values(&flow.carried);
+            }
+        }
+        out
+    }
+
     /// Returns what the result of a function can be a value of, whose arguments' values are `data`,
     /// the first confidential one of the kind `first`: only of one that the extension has.
     fn origins_of_call(&self, name: &str, data: &[Flow], first: Option<Kind>) -> Option<Origins> {

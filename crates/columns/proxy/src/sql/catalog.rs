@@ -249,7 +249,10 @@ impl Catalog {
         }
         if let Some(row) = of("s").next() {
             row.name.clone_into(&mut catalog.current_schema);
-            row.schema.clone_into(&mut catalog.temporary_schema);
+            // In another schema the server could put any relation beside those that are kept.
+            if row.schema.starts_with("pg_temp_") {
+                row.schema.clone_into(&mut catalog.temporary_schema);
+            }
         }
         for row in of("f") {
             let [_, _, oid, ..] = row.rest;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, DiscardMode, DropStmt, Node, ObjectType, RangeVar, RenameStmt,
+    AlterTableStmt, AlterTableType, DiscardMode, DropStmt, Node, ObjectType, RangeVar, RenameStmt,
 };
 
 use super::tree::names;
@@ -67,6 +67,8 @@ impl Changes {
 pub(super) fn changed_relations(node: &Node) -> Changes {
     let mut changes = Changes::default();
     match node.node.as_ref() {
+        // One that is there stays as it is, and one that is not has nothing to be forgotten.
+        Some(NodeEnum::CreateStmt(create)) if create.if_not_exists => {}
         Some(NodeEnum::CreateStmt(create)) => changes.add(create.relation.as_ref()),
         Some(NodeEnum::CreateForeignTableStmt(create)) => {
             let base = create.base_stmt.as_ref();
@@ -80,10 +82,10 @@ pub(super) fn changed_relations(node: &Node) -> Changes {
             changes.add(into.and_then(|into| into.rel.as_ref()));
         }
         Some(NodeEnum::ViewStmt(view)) => changes.add(view.view.as_ref()),
-        Some(NodeEnum::RuleStmt(rule)) => changes.add(rule.relation.as_ref()),
         Some(NodeEnum::CompositeTypeStmt(create)) => changes.add(create.typevar.as_ref()),
         Some(NodeEnum::AlterTableStmt(alter)) => alter_table(alter, &mut changes),
         Some(NodeEnum::RenameStmt(rename)) => match &rename.relation {
+            Some(_) if is_beside_columns(rename.rename_type()) => {}
             Some(relation) => {
                 changes.add(Some(relation));
                 changes.names.insert(rename.newname.clone());
@@ -147,8 +149,70 @@ fn renamed(rename: &RenameStmt) -> Changes {
     changes
 }
 
-/// Adds the table of an ALTER TABLE, and the partitions that it attaches or detaches.
+/// Whether something of this sort is no part of a relation's columns: what happens to it changes
+/// none.
+const fn is_beside_columns(sort: ObjectType) -> bool {
+    matches!(
+        sort,
+        ObjectType::ObjectTrigger
+            | ObjectType::ObjectPolicy
+            | ObjectType::ObjectRule
+            | ObjectType::ObjectTabconstraint
+    )
+}
+
+/// Whether a command of ALTER TABLE leaves names, order and types of columns as they are, and of
+/// which table the relation is a part.
+const fn keeps_columns(command: AlterTableType) -> bool {
+    use AlterTableType as Of;
+    matches!(
+        command,
+        Of::AtColumnDefault
+            | Of::AtDropNotNull
+            | Of::AtSetNotNull
+            | Of::AtSetStatistics
+            | Of::AtSetOptions
+            | Of::AtResetOptions
+            | Of::AtSetStorage
+            | Of::AtSetCompression
+            | Of::AtAddConstraint
+            | Of::AtAlterConstraint
+            | Of::AtValidateConstraint
+            | Of::AtDropConstraint
+            | Of::AtChangeOwner
+            | Of::AtClusterOn
+            | Of::AtDropCluster
+            | Of::AtSetLogged
+            | Of::AtSetUnLogged
+            | Of::AtSetTableSpace
+            | Of::AtSetRelOptions
+            | Of::AtResetRelOptions
+            | Of::AtEnableTrig
+            | Of::AtEnableAlwaysTrig
+            | Of::AtEnableReplicaTrig
+            | Of::AtDisableTrig
+            | Of::AtEnableTrigAll
+            | Of::AtDisableTrigAll
+            | Of::AtEnableTrigUser
+            | Of::AtDisableTrigUser
+            | Of::AtReplicaIdentity
+            | Of::AtEnableRowSecurity
+            | Of::AtDisableRowSecurity
+            | Of::AtForceRowSecurity
+            | Of::AtNoForceRowSecurity
+    )
+}
+
+/// Adds the table of an ALTER TABLE, and the partitions that it attaches or detaches. Nothing where
+/// all of its commands keep the columns.
 fn alter_table(alter: &AlterTableStmt, changes: &mut Changes) {
+    let keeps = |command: &Node| match command.node.as_ref() {
+        Some(NodeEnum::AlterTableCmd(command)) => keeps_columns(command.subtype()),
+        _ => false,
+    };
+    if !alter.cmds.is_empty() && alter.cmds.iter().all(keeps) {
+        return;
+    }
     changes.add(alter.relation.as_ref());
     for command in &alter.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_ref() else {
@@ -241,6 +305,8 @@ mod tests {
         names_of("ALTER TABLE t RENAME TO u", &["t", "u"]);
         names_of("ALTER TABLE t RENAME COLUMN a TO b", &["t", "b"]);
         names_of("ALTER TABLE t SET SCHEMA s", &["t"]);
+        names_of("ALTER TABLE t OWNER TO r, ALTER a TYPE text", &["t"]);
+        names_of("ALTER TABLE t INHERIT u", &["t"]);
         names_of("DROP TABLE s.t, u CASCADE", &["t", "u"]);
         names_of("DROP VIEW v", &["v"]);
         for sql in [
@@ -283,6 +349,12 @@ mod tests {
             "DROP TRIGGER g ON t",
             "DROP POLICY p ON t",
             "DROP RULE r ON t",
+            "CREATE RULE r AS ON INSERT TO t DO ALSO NOTHING",
+            "CREATE TABLE IF NOT EXISTS t (a int)",
+            "ALTER TRIGGER g ON t RENAME TO h",
+            "ALTER TABLE t RENAME CONSTRAINT a TO b",
+            "ALTER TABLE t OWNER TO r, ENABLE TRIGGER g, SET (fillfactor = 50)",
+            "ALTER TABLE t ADD CHECK (a > 5), ALTER a SET DEFAULT 5, ALTER a SET NOT NULL",
             "ALTER ROLE a RENAME TO b",
             "DO 'begin end'",
         ] {

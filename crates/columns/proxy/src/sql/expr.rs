@@ -404,7 +404,13 @@ impl Resolver<'_> {
         } else {
             None
         };
-        let out = self.combine(&[left, right]);
+        let is_left = expr.kind() == AExprKind::AexprNullif;
+        let value = left.carried.clone();
+        let mut out = self.combine(&[left, right]);
+        if is_left {
+            // Its value is the left one, or null.
+            out.add_values(&value);
+        }
         Flow {
             kind,
             origins,

@@ -154,6 +154,20 @@ impl Flow {
         self
     }
 
+    /// Adds constants and parameters (sites) that the value may be itself, although they do not
+    /// stand directly in its place.
+    pub(crate) fn add_values(&mut self, values: &[Carried]) {
+        for carried in values {
+            let value = Carried {
+                direct: false,
+                ..*carried
+            };
+            if !self.carried.contains(&value) {
+                self.carried.push(value);
+            }
+        }
+    }
+
     /// Returns what is known of what is computed from the value, which is no constant or parameter
     /// (site) itself.
     pub(crate) fn computed(mut self) -> Self {

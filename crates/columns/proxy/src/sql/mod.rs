@@ -35,6 +35,7 @@ mod plan;
 mod position;
 mod query;
 pub mod refusal;
+mod relation_columns;
 mod resolver;
 mod site;
 mod sources;
@@ -51,7 +52,7 @@ use pg_query::protobuf::{Node, ParseResult, RawStmt};
 use serde_json::Value;
 use strongroom_format::columns::Kind;
 
-use catalog::Catalog;
+use catalog::{Catalog, EncType};
 pub(crate) use clock::Clock;
 pub(crate) use comparable::ComparableColumn;
 pub(crate) use copy_options::{CopyFormat, CopyOptions};
@@ -326,6 +327,11 @@ fn number_constants(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, V
             Constant {
                 number: last,
                 literal: literal.clone(),
+                of: match form {
+                    Form::Bare => None,
+                    Form::Typed(kind) => Some(EncType { kind, array: false }),
+                    Form::Array(kind) => Some(EncType { kind, array: true }),
+                },
                 column,
             },
             form,

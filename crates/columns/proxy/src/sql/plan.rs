@@ -9,7 +9,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::Node;
 use strongroom_format::columns::Kind;
 
-use super::catalog::Catalog;
+use super::catalog::{Catalog, EncType};
 use super::changes::Changes;
 use super::comparable::ComparableColumn;
 use super::copy_options::CopyOptions;
@@ -27,6 +27,8 @@ pub(crate) struct Constant {
     /// Number of its parameter.
     pub(crate) number: i32,
     pub(crate) literal: Literal,
+    /// The type that the text says it has; `None` where the server finds it out.
+    pub(crate) of: Option<EncType>,
     /// The comparable column that it is sealed for.
     pub(crate) column: Option<ComparableColumn>,
 }

@@ -16,13 +16,14 @@ use std::collections::BTreeMap;
 
 use strongroom_format::columns::Kind;
 
-use super::catalog::{Catalog, Column, Relation};
+use super::catalog::{Catalog, Relation};
 use super::comparable::ComparableColumn;
-use super::flow::{Carried, Columns, Flow, Origins};
+use super::flow::{Carried, Columns, Flow};
 use super::fold;
 use super::functions;
 use super::literal::Form;
 use super::refusal::Refusal;
+use super::relation_columns::{any_of, columns_of};
 use super::site::{Destination, KeptConstant, Site, SiteKind};
 
 /// One item of a FROM clause.
@@ -281,14 +282,8 @@ impl<'a> Resolver<'a> {
         } else {
             // The value is one of them.
             chosen.carried.clear();
-            for carried in flows.iter().flat_map(|flow| &flow.carried) {
-                let indirect = Carried {
-                    direct: false,
-                    ..*carried
-                };
-                if !chosen.carried.contains(&indirect) {
-                    chosen.carried.push(indirect);
-                }
+            for flow in flows {
+                chosen.add_values(&flow.carried);
             }
         }
         chosen
@@ -480,7 +475,7 @@ impl<'a> Resolver<'a> {
         }
         // A result's columns have no alias: ORDER BY finds those of FROM first.
         let outer = scopes.flatten().filter(|source| !source.alias.is_empty());
-        let mut outer = outer.filter_map(|source| source.columns.find(column));
+        let mut outer = outer.filter_map(|source| source.columns.find_or_open(column));
         match outer.find(|flow| flow.confidential) {
             Some(captured) => {
                 let mut either = found;
@@ -546,89 +541,6 @@ fn unknown_column(column: &str) -> Flow {
         Flow::plain()
     } else {
         Flow::unknown()
-    }
-}
-
-/// Returns the columns of the relation `name` of the catalog. A system relation is known by name
-/// only: it has unknown columns, all of them plain. `single`: no other relation may be meant.
-fn columns_of(catalog: &Catalog, relation: &Relation, name: &str, single: bool) -> Columns {
-    // What the catalog says of the type is certain, unless a statement may be changing it.
-    let is_certain = relation.oid != 0 && !catalog.is_doubted(name);
-    let flow = |column: &Column| {
-        let of = catalog.origin(relation, name, column).filter(|_| single);
-        let origins = of.map_or(Origins::Any, |column| Origins::Of {
-            columns: vec![column],
-            made: false,
-        });
-        Flow {
-            origins: Some(origins).filter(|_| is_certain && column.kind.is_some()),
-            ..column.flow()
-        }
-    };
-    let named = relation
-        .columns
-        .iter()
-        .map(|column| (column.name.clone(), flow(column)))
-        .collect();
-    // System relations are known by name only.
-    let open = relation.columns.is_empty().then(Flow::plain);
-    Columns {
-        named,
-        open,
-        ..Columns::default()
-    }
-}
-
-/// Returns the columns of a name that may mean any of several relations: a column is confidential
-/// if it is so, by its name or by its position, in one of them.
-fn any_of(all: &[Columns]) -> Columns {
-    let shape = |columns: &Columns| -> Vec<(String, bool, Option<Kind>)> {
-        let named = columns.named.iter();
-        named
-            .map(|(name, flow)| (name.clone(), flow.confidential, flow.kind))
-            .collect()
-    };
-    let (Some(first), rest) = (all.first(), all.get(1..).unwrap_or_default()) else {
-        return Columns::open(Flow::unknown());
-    };
-    if rest.iter().all(|other| shape(other) == shape(first)) {
-        return first.clone();
-    }
-    let mut any = Columns {
-        certain: Some(0),
-        ..Columns::default()
-    };
-    let mut places: Vec<Flow> = Vec::new();
-    for columns in all {
-        for (at, (name, flow)) in columns.named.iter().enumerate() {
-            match any.named.iter_mut().find(|(known, _)| known == name) {
-                Some((_, known)) => *known = merge_candidates(known, flow),
-                None => any.named.push((name.clone(), flow.clone())),
-            }
-            match places.get_mut(at) {
-                Some(known) => *known = merge_candidates(known, flow),
-                None => places.push(flow.clone()),
-            }
-        }
-        any.open = any.open.or_else(|| columns.open.clone());
-    }
-    any.places = Some(places).filter(|_| any.open.is_none());
-    any
-}
-
-/// Returns what is known of a column that may be either of two: confidential if one is, and of a
-/// kind only if both have it.
-fn merge_candidates(one: &Flow, other: &Flow) -> Flow {
-    let (confidential, same) = (
-        one.confidential || other.confidential,
-        one.confidential == other.confidential && one.kind == other.kind,
-    );
-    let origins = one.origins.clone().zip(other.origins.clone());
-    Flow {
-        confidential,
-        kind: one.kind.filter(|_| same),
-        origins: origins.map(|(one, other)| one.or(other)).filter(|_| same),
-        ..Flow::plain()
     }
 }
 

@@ -71,11 +71,19 @@ fn values_behind_a_refused_parse_are_not_sent() {
     wire.fails_with("42601");
     wire.server.never_saw(b"Alice");
     // The next pipeline is one of its own.
+    wire.client.send(b'P', &plain);
     wire.client.send(b'B', &bind(0, &[b"Bob"]));
     wire.client.send(b'S', b"");
     wire.server.own_query();
     wire.answer(&catalog());
-    wire.server.expect(b'B');
+    for tag in [b'P', b'D', b'H'] {
+        wire.server.expect(tag);
+    }
+    wire.server.send(b'1', b"");
+    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
+    wire.server.send(b'n', b"");
+    let sent = wire.server.expect(b'B');
+    assert!(sent.windows(3).any(|window| window == b"Bob"));
     wire.server.expect(b'S');
 }
 
@@ -313,4 +321,136 @@ fn an_error_is_all_that_a_refusal_is_answered_with() {
     let error = wire.client.expect(b'E');
     assert!(String::from_utf8_lossy(&error).contains("42601"));
     wire.client.expect(b'Z');
+}
+
+/// Relations of another schema are compared with what is kept, whatever the server calls its own.
+#[test]
+fn no_other_schema_is_the_session_s_temporary_one() {
+    let mut wire = Wire::start("temporary");
+    let mut rows = catalog();
+    for row in rows.iter_mut().filter(|row| row[0] == "r") {
+        if row[5] == "90001" || row[5] == "90002" {
+            row[5] = "25";
+        }
+    }
+    rows.push(["s", "public", "public", "", "", "", ""]);
+    reads_again(&mut wire, &rows, INSERT);
+    wire.server.expect(b'Q');
+    wire.fails_with("SR107");
+    wire.server.never_saw(b"Alice");
+}
+
+#[test]
+fn nothing_is_sent_when_the_catalog_cannot_be_read() {
+    let mut wire = Wire::start("unreadable");
+    wire.query("ALTER FUNCTION one() RENAME TO two");
+    wire.server.send(b'C', b"ALTER FUNCTION\0");
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    wire.client
+        .send(b'Q', b"INSERT INTO plain (note) VALUES ('Alice')\0");
+    wire.server.own_query();
+    wire.server.send(b'E', FAILED);
+    wire.server.send(b'Z', b"I");
+    wire.server.expect(b'Q');
+    wire.fails_with("58000");
+    wire.server.never_saw(b"Alice");
+}
+
+/// The server has perhaps made the second statement of the name, and perhaps not.
+#[test]
+fn values_fit_every_statement_that_a_name_may_have() {
+    let mut wire = Wire::start("two-of-a-name");
+    let named = |sql: &str| {
+        let mut parse = parse(sql, &[]);
+        parse.splice(..0, *b"s1");
+        parse
+    };
+    wire.client
+        .send(b'P', &named("SELECT id FROM plain WHERE note = $1"));
+    wire.client.send(b'S', b"");
+    wire.prepares();
+    wire.client
+        .send(b'P', &named("INSERT INTO p (name) VALUES ($1)"));
+    wire.client.send(b'S', b"");
+    for tag in [b'P', b'D', b'S'] {
+        wire.server.expect(tag);
+    }
+    wire.server.send(b'1', b"");
+    wire.client.expect(b'1');
+    wire.fails();
+    let mut bind = bind(0, &[b"Alice"]);
+    bind.splice(1..1, *b"s1");
+    wire.client.send(b'B', &bind);
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'P');
+    wire.server.expect(b'S');
+    wire.fails_with("SR102");
+    wire.server.never_saw(b"Alice");
+}
+
+/// As in PostgreSQL a text that is not read ends the unnamed statement before.
+#[test]
+fn a_refused_parse_ends_the_unnamed_statement() {
+    let mut wire = Wire::start("unnamed");
+    let plain = parse("SELECT id FROM plain WHERE note = $1", &[25]);
+    wire.client.send(b'P', &plain);
+    wire.client.send(b'S', b"");
+    wire.prepares();
+    wire.client.send(b'P', &parse(REFUSED, &[25]));
+    wire.client.send(b'S', b"");
+    wire.client.send(b'B', &bind(0, &[b"Alice"]));
+    wire.client.send(b'S', b"");
+    let poison = wire.server.expect(b'P');
+    assert_eq!(poison.first(), Some(&0), "the unnamed one");
+    wire.server.expect(b'S');
+    wire.fails_with("42601");
+    // Whatever the server says that it has under the name, values do not go to it.
+    while wire.server.message().0 != b'D' {}
+    wire.server.expect(b'H');
+    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
+    wire.server.send(b'n', b"");
+    let mut tag = wire.server.message().0;
+    if tag == b'C' {
+        wire.server.own_query();
+        wire.answer(&catalog());
+        tag = wire.server.message().0;
+    }
+    assert_eq!(tag, b'P');
+    wire.server.expect(b'S');
+    wire.fails_with("SR103");
+    wire.server.never_saw(b"Alice");
+}
+
+/// A COPY that was prepared before its column became confidential.
+#[test]
+fn a_prepared_copy_is_planned_again() {
+    let mut wire = Wire::start("prepared-copy");
+    wire.client.send(b'P', &parse("COPY plain FROM STDIN", &[]));
+    wire.client.send(b'S', b"");
+    for tag in [b'P', b'D', b'S'] {
+        wire.server.expect(tag);
+    }
+    wire.server.send(b'1', b"");
+    wire.server.send(b't', &[0, 0]);
+    wire.server.send(b'n', b"");
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'1');
+    wire.client.expect(b'Z');
+    wire.query("ALTER FUNCTION one() RENAME TO two");
+    wire.server.send(b'C', b"ALTER FUNCTION\0");
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    wire.client.send(b'B', &[0; 8]);
+    wire.client.send(b'E', &[0; 5]);
+    wire.client.send(b'S', b"");
+    wire.server.own_query();
+    let mut rows = catalog();
+    rows[6][5] = "90001";
+    wire.answer(&rows);
+    wire.server.expect(b'P');
+    wire.server.expect(b'S');
+    wire.fails_with("0A000");
 }

@@ -442,6 +442,10 @@ fn what_a_statement_changes_is_not_known_to_the_next() {
     assert!(plans.iter().all(|plan| !plan.changed));
 }
 
+fn catalog_of_plain() -> Catalog {
+    catalog(&["o(id, p, name)", "q(id, name text)"])
+}
+
 /// The server can add a plain column to a relation, or say so: what is meant may be further out.
 #[test]
 fn a_plain_column_captures_no_confidential_one() {
@@ -452,6 +456,14 @@ fn a_plain_column_captures_no_confidential_one() {
         "SELECT id FROM p age WHERE EXISTS (SELECT 1 FROM o WHERE name = 'Alice')",
     ] {
         hidden_in(&catalog, sql);
+    }
+    // The server does not show the outer relation at all.
+    let hidden = catalog_of_plain();
+    for sql in [
+        "SELECT * FROM gone WHERE EXISTS (SELECT 1 FROM o WHERE name = 'Alice')",
+        "SELECT * FROM enc_function() WHERE EXISTS (SELECT 1 FROM o WHERE name = 'Alice')",
+    ] {
+        hidden_in(&hidden, sql);
     }
     for sql in [
         "SELECT id FROM p WHERE EXISTS (SELECT 1 FROM o WHERE o.name = 'Alice')",

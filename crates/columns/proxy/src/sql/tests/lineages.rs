@@ -118,6 +118,15 @@ fn what_is_only_compared_is_not_sealed_for_the_column() {
         "MERGE INTO public.staff USING (VALUES (5000)) m(k) ON pay = k WHEN MATCHED AND k > 100 THEN UPDATE SET pay = k",
         &[("5000", PAY), ("100", "")],
     );
+    // What is stored as it is, or not at all.
+    seals(
+        "INSERT INTO public.staff (pay) VALUES (nullif($1, 0)), (7)",
+        &[("0", ""), ("7", PAY), ("$1", PAY)],
+    );
+    seals(
+        "INSERT INTO public.staff (pay) SELECT unnest($1::int[])",
+        &[("$1", PAY)],
+    );
     // What is computed is none of its operands; one of several is each of them.
     seals(
         "UPDATE public.staff SET pay = 5 + $1",
