@@ -28,11 +28,14 @@ pub(crate) const TEXT: i16 = 0;
 pub(crate) const BINARY: i16 = 1;
 
 /// A column of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResultColumn {
     pub(crate) enc: Option<EncType>,
     /// 0 text, 1 binary; as the `RowDescription` says.
     pub(crate) format: i16,
+    /// OID of the type that the server names.
+    pub(crate) oid: u32,
+    pub(crate) name: Vec<u8>,
 }
 
 /// Returns the format of field `at`: no format code means text for all, one code is for all.
@@ -92,7 +95,13 @@ fn parse_row_description(
         let (length, modifier) = (fields.bytes(2)?, fields.bytes(4)?);
         let format = fields.int16()?;
         let enc = catalog.enc_type(oid);
-        columns.push((ResultColumn { enc, format }, relation, place));
+        let column = ResultColumn {
+            enc,
+            format,
+            oid,
+            name: name.to_vec(),
+        };
+        columns.push((column, relation, place));
         let mut message = Vec::new();
         let mut field = Builder::untagged(&mut message);
         field

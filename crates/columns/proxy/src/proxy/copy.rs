@@ -394,6 +394,7 @@ impl CopyStream {
 
     /// Returns what a value of the column at this place is to be; `None` if that is not known.
     fn expected(&self, at: usize) -> Option<&Origins> {
-        self.transform.expected.get(at)?.as_ref()
+        let expected = self.transform.expected.get(at)?.as_ref();
+        expected.map(|expected| &expected.origins)
     }
 }

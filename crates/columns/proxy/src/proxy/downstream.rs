@@ -16,7 +16,9 @@ use strongroom_postgres_wire::{
 use super::convert::{Converter, ResultColumn, format_at};
 use super::messages::{append_error, unexpected};
 use super::server_error;
-use super::session::{Columns, Copying, Description, Interrupt, PendingAnswer, Session, State};
+use super::session::{
+    Columns, Copying, Description, Interrupt, KnownColumns, PendingAnswer, Session, State,
+};
 use super::settings::Settings;
 use super::shared::Shared;
 use super::stream::Stream;
@@ -41,19 +43,46 @@ struct Rows {
 
 impl Rows {
     /// Checks that the columns that are certainly confidential are so for the server, too. Fails
-    /// with SR-8108 otherwise: it would make their values up; with SR-8105 if it has described
-    /// fewer columns.
+    /// with SR-8108 otherwise: it would make their values up; also if it gives them the names of
+    /// others, by which applications read them; with SR-8105 if it has described fewer columns.
     fn check_columns(&self) -> Result<(), Refusal> {
         let certain = self.expected.iter().rposition(Option::is_some);
         if certain.is_some_and(|certain| certain >= self.columns.len()) {
             return Err(unexpected());
         }
-        let mut both = self.columns.iter().zip(self.expected.iter());
-        match both.position(|(column, expected)| expected.is_some() && column.enc.is_none()) {
-            Some(at) => Err(Refusal::plain_result(at.saturating_add(1))),
-            None => Ok(()),
+        let both = self.columns.iter().zip(self.expected.iter());
+        for (at, (column, expected)) in both.enumerate() {
+            let Some(expected) = expected else {
+                continue;
+            };
+            if column.enc.is_none() {
+                return Err(Refusal::plain_result(at.saturating_add(1)));
+            }
+            // In other encodings names outside ASCII have other bytes.
+            let label = expected.label.as_ref().filter(|label| label.is_ascii());
+            if label.is_some_and(|label| label.as_bytes() != column.name) {
+                return Err(Refusal::other_name(at.saturating_add(1)));
+            }
         }
+        Ok(())
     }
+}
+
+/// Returns whether the client is told of the same columns as the proxy was, when it asked for them
+/// itself: rows are opened as the proxy was told, and read as the client was.
+fn is_as_known(known: Option<&KnownColumns>, columns: &[ResultColumn]) -> bool {
+    let Some(known) = known else {
+        return true;
+    };
+    let Some(Some(description)) = known.slot.get() else {
+        return true;
+    };
+    let is_same = |(at, (one, other)): (usize, (&ResultColumn, &ResultColumn))| {
+        let format = known.formats.as_ref().map_or(0, |all| format_at(all, at));
+        one.name == other.name && one.oid == other.oid && other.format == format
+    };
+    let both = description.columns.iter().zip(columns);
+    description.columns.len() == columns.len() && both.enumerate().all(is_same)
 }
 
 /// Returns what the columns of the rows are to be that the server sends now.
@@ -279,7 +308,7 @@ impl Downstream {
         body: &[u8],
     ) -> Result<(), Refusal> {
         let catalog = Arc::clone(&state.catalog);
-        let Some(PendingAnswer::DescribeStatement { slot, forward }) =
+        let Some(PendingAnswer::DescribeStatement { slot, forward, .. }) =
             state.pending_answers.front_mut()
         else {
             return Err(unexpected());
@@ -326,7 +355,14 @@ impl Downstream {
             _ => Vec::new(),
         };
         let forward = match state.pending_answers.front_mut() {
-            Some(PendingAnswer::DescribeStatement { slot, forward }) => {
+            Some(PendingAnswer::DescribeStatement {
+                slot,
+                forward,
+                known,
+            }) => {
+                if !is_as_known(known.as_ref(), &columns) {
+                    return Err(unexpected());
+                }
                 if let Some(slot) = slot.take() {
                     let parameters = std::mem::take(&mut self.parameters_kept);
                     slot.get_or_init(|| {
@@ -340,7 +376,14 @@ impl Downstream {
                 state.pending_answers.pop_front();
                 forward
             }
-            Some(PendingAnswer::DescribePortal { forward, rows_only }) => {
+            Some(PendingAnswer::DescribePortal {
+                forward,
+                rows_only,
+                known,
+            }) => {
+                if !is_as_known(known.as_ref(), &columns) {
+                    return Err(unexpected());
+                }
                 let forward = *forward && (tag == b'T' || !*rows_only);
                 state.pending_answers.pop_front();
                 forward
@@ -422,10 +465,12 @@ impl Downstream {
                     Some(ResultColumn {
                         enc: Some(enc),
                         format,
+                        ..
                     }),
                 ) => {
                     let expected = rows.expected.get(at).and_then(Option::as_ref);
-                    let converter = converter.expecting(expected, &rows.catalog);
+                    let origins = expected.map(|expected| &expected.origins);
+                    let converter = converter.expecting(origins, &rows.catalog);
                     let shown = converter.open_result(*enc, *format, bytes)?;
                     message.value(Some(shown.as_slice()));
                 }

@@ -110,9 +110,14 @@ fn prepared(name: &[u8]) -> QueryName {
 mod tests {
     use super::*;
     use crate::sql::Origins;
+    use crate::sql::plan::ExpectedColumn;
 
     fn columns(count: usize) -> ExpectedColumns {
-        (0..count).map(|_| Some(Origins::Any)).collect()
+        let any = ExpectedColumn {
+            origins: Origins::Any,
+            label: None,
+        };
+        (0..count).map(|_| Some(any.clone())).collect()
     }
 
     fn cursor(name: &str) -> QueryName {

@@ -11,7 +11,7 @@ use strongroom_postgres_wire::Fields;
 use super::PlaintextConstants;
 use super::convert::{BINARY, Converter, format_at};
 use super::copy::Transform;
-use super::session::{Columns, Description, DescriptionSlot, PendingAnswer};
+use super::session::{Columns, Description, DescriptionSlot, KnownColumns, PendingAnswer};
 use super::statement::{Planned, Portal, Statement};
 use super::upstream::{BATCH, Failure, Outcome, Upstream, bind_values, int16s, malformed};
 use crate::sql::refusal::Refusal;
@@ -177,6 +177,7 @@ impl Upstream {
         let expect = PendingAnswer::DescribeStatement {
             slot: Some(Arc::clone(&slot)),
             forward: None,
+            known: None,
         };
         self.send(expect, b'D', |message| {
             message.byte(b'S').string(name);
@@ -355,17 +356,34 @@ impl Upstream {
         );
         let expect = match what {
             b'S' => {
-                let shown = self
-                    .known_statement(name)
-                    .map_or(usize::MAX, |statement| statement.shown);
+                let statement = self.known_statement(name);
+                let shown = statement.as_ref().map_or(usize::MAX, |known| known.shown);
+                // Which of several the server describes is not known; FETCH and its like change.
+                let is_only = self.statements.get(name).is_some_and(|all| all.len() == 1);
+                let statement = statement.filter(|known| is_only && !known.effects.utility);
                 PendingAnswer::DescribeStatement {
                     slot: None,
                     forward: Some(shown),
+                    known: statement.map(|known| KnownColumns {
+                        slot: Arc::clone(&known.slot),
+                        formats: None,
+                    }),
                 }
             }
             _ => PendingAnswer::DescribePortal {
                 forward: true,
                 rows_only: false,
+                known: match self
+                    .portals
+                    .get(name)
+                    .and_then(|known| known.columns.as_ref())
+                {
+                    Some(Columns::Statement(slot, formats)) => Some(KnownColumns {
+                        slot: Arc::clone(slot),
+                        formats: Some(Arc::clone(formats)),
+                    }),
+                    _ => None,
+                },
             },
         };
         self.send(expect, b'D', |message| {
@@ -390,6 +408,7 @@ impl Upstream {
                     PendingAnswer::DescribePortal {
                         forward: false,
                         rows_only: false,
+                        known: None,
                     },
                     b'D',
                     |message| {

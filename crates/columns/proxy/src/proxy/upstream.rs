@@ -416,6 +416,7 @@ impl Upstream {
                 PendingAnswer::DescribePortal {
                     forward: true,
                     rows_only: true,
+                    known: None,
                 },
                 b'D',
                 |message| {
@@ -468,6 +469,7 @@ impl Upstream {
             PendingAnswer::DescribeStatement {
                 slot: Some(Arc::clone(slot)),
                 forward: None,
+                known: None,
             },
             b'D',
             |message| {

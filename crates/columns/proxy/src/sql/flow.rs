@@ -35,6 +35,9 @@ pub(crate) struct Flow {
     /// What a confidential value can be a value of. `None` if that is not known, and if it is not
     /// certain that the server sends a confidential value.
     pub(crate) origins: Option<Origins>,
+    /// The name that PostgreSQL gives a result's column that is this value; `None` if that is not
+    /// certain.
+    pub(crate) label: Option<String>,
 }
 
 /// What a value can be a value of, as the lineage of a result's envelope tells.
@@ -309,6 +312,7 @@ impl Columns {
                 Some((name, known)) => {
                     new.clone_into(name);
                     *known = flow;
+                    known.label = Some(new.to_owned());
                 }
                 None if self.open.is_some() => self.named.push((new.to_owned(), flow)),
                 None => break,

@@ -31,7 +31,7 @@ mod lineage;
 mod literal;
 pub mod pins;
 mod plain_definition;
-mod plan;
+pub(crate) mod plan;
 mod position;
 mod query;
 pub mod refusal;

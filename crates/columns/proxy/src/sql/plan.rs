@@ -122,9 +122,17 @@ pub(crate) enum NamedUse {
     EndsAll,
 }
 
-/// What the columns of a result are to be: for each the origins of a value that is certainly
-/// confidential, and `None` for every other. Those beyond its end are not known.
-pub(crate) type ExpectedColumns = Arc<[Option<Origins>]>;
+/// What a column of a result is to be that is certainly confidential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExpectedColumn {
+    pub(crate) origins: Origins,
+    /// Its name; `None` if that is not certain.
+    pub(crate) label: Option<String>,
+}
+
+/// What the columns of a result are to be, `None` for those that are not certainly confidential.
+/// Those beyond its end are not known.
+pub(crate) type ExpectedColumns = Arc<[Option<ExpectedColumn>]>;
 
 /// Returns what the columns are to be: nothing is known where their places are not.
 pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
@@ -133,7 +141,11 @@ pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
     }
     let expected = |flow: &Flow| {
         let origins = flow.origins.clone();
-        origins.filter(|_| flow.confidential && flow.kind.is_some())
+        let origins = origins.filter(|_| flow.confidential && flow.kind.is_some())?;
+        Some(ExpectedColumn {
+            origins,
+            label: flow.label.clone(),
+        })
     };
     columns
         .named

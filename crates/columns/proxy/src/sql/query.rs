@@ -333,7 +333,14 @@ impl Resolver<'_> {
             } else {
                 target.name.clone()
             };
-            let flow = self.expr(value);
+            let mut flow = self.expr(value);
+            flow.label = match value.node.as_ref() {
+                _ if !target.name.is_empty() => Some(target.name.clone()),
+                Some(NodeEnum::ColumnRef(_)) => Some(name.clone()),
+                // Named as what is in it, if that has a name.
+                Some(NodeEnum::TypeCast(_) | NodeEnum::SubLink(_)) => flow.label,
+                _ => None,
+            };
             columns.named.push((name, flow));
         }
         columns

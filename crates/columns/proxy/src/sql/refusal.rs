@@ -120,6 +120,15 @@ impl Refusal {
         }
     }
 
+    /// Makes the refusal SR-8108: the server has given a column of the result, which is
+    /// confidential, another name than the statement does. `at` counts from 1.
+    pub(crate) fn other_name(at: usize) -> Self {
+        let message = format!(
+            "the server gives column {at} of the result the name of something else (SR-8108)"
+        );
+        Self::new("SR108", message)
+    }
+
     /// Makes the refusal SR-8108: the server has sent a value that is not one of the column that a
     /// statement asks for.
     pub(crate) fn other_column() -> Self {

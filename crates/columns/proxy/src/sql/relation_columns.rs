@@ -25,6 +25,7 @@ pub(super) fn columns_of(
         });
         Flow {
             origins: Some(origins).filter(|_| is_certain && column.kind.is_some()),
+            label: Some(column.name.clone()),
             ..column.flow()
         }
     };

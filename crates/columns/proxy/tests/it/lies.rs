@@ -10,7 +10,7 @@
 )]
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-use crate::support::harness::{ENC_INT4, FAILED, Wire, bind, catalog, parse};
+use crate::support::harness::{ENC_INT4, ENC_TEXT, FAILED, Wire, bind, catalog, parse};
 
 /// A text that the proxy refuses, because it cannot read it.
 const REFUSED: &str = "INSERT INTO p (name) VALUE ($1)";
@@ -453,4 +453,44 @@ fn a_prepared_copy_is_planned_again() {
     wire.server.expect(b'P');
     wire.server.expect(b'S');
     wire.fails_with("0A000");
+}
+
+/// Applications read columns by their names, and values by what they were told of their types.
+#[test]
+fn a_result_is_named_and_formatted_as_the_proxy_was_told() {
+    let mut wire = Wire::start("names");
+    wire.query("SELECT age, name FROM p");
+    let exchanged = described(&[("name", ENC_INT4), ("age", ENC_TEXT)]);
+    wire.server.send(b'T', &exchanged);
+    wire.row(&["4711", "4712"]);
+    ends_without(&mut wire, b"4711");
+    // The client's own Describe.
+    for (name, what, second) in [
+        ("type", b'S', described(&[("id", 20)])),
+        ("name", b'S', described(&[("di", 23)])),
+        ("none", b'P', described(&[])),
+        ("format", b'P', {
+            let mut binary = described(&[("id", 23)]);
+            *binary.last_mut().unwrap() = 1;
+            binary
+        }),
+    ] {
+        let mut wire = Wire::start(&format!("own-{name}"));
+        wire.client.send(b'P', &parse("SELECT id FROM plain", &[]));
+        wire.client.send(b'B', &[0; 8]);
+        wire.client.send(b'D', &[what, 0]);
+        wire.client.send(b'S', b"");
+        for tag in [b'P', b'D', b'B', b'D', b'S'] {
+            wire.server.expect(tag);
+        }
+        wire.server.send(b'1', b"");
+        wire.server.send(b't', &[0, 0]);
+        wire.server.send(b'T', &described(&[("id", 23)]));
+        wire.server.send(b'2', b"");
+        if what == b'S' {
+            wire.server.send(b't', &[0, 0]);
+        }
+        wire.server.send(b'T', &second);
+        ends_without(&mut wire, b"4711");
+    }
 }
