@@ -15,86 +15,16 @@ use strongroom_postgres_wire::{
 
 use super::convert::{Converter, ResultColumn, format_at};
 use super::messages::{append_error, unexpected};
+use super::rows::{Rows, expected_columns, is_as_known};
 use super::server_error;
-use super::session::{
-    Columns, Copying, Description, Interrupt, KnownColumns, PendingAnswer, Session, State,
-};
-use super::settings::Settings;
+use super::session::{Columns, Copying, Description, Interrupt, PendingAnswer, Session, State};
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
-use crate::results::Results;
-use crate::sql::ExpectedColumns;
-use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
 
 /// Bytes collected for the client before they are written although more messages wait.
 const BATCH: usize = 64 * 1024;
-
-/// What is known of the rows of one execution.
-struct Rows {
-    columns: Vec<ResultColumn>,
-    settings: Settings,
-    results: Arc<Results>,
-    /// What the columns are to be, by the names of the catalog.
-    expected: ExpectedColumns,
-    catalog: Arc<Catalog>,
-}
-
-impl Rows {
-    /// Checks that the columns that are certainly confidential are so for the server, too. Fails
-    /// with SR-8108 otherwise: it would make their values up; also if it gives them the names of
-    /// others, by which applications read them; with SR-8105 if it has described fewer columns.
-    fn check_columns(&self) -> Result<(), Refusal> {
-        let certain = self.expected.iter().rposition(Option::is_some);
-        if certain.is_some_and(|certain| certain >= self.columns.len()) {
-            return Err(unexpected());
-        }
-        let both = self.columns.iter().zip(self.expected.iter());
-        for (at, (column, expected)) in both.enumerate() {
-            let Some(expected) = expected else {
-                continue;
-            };
-            if column.enc.is_none() {
-                return Err(Refusal::plain_result(at.saturating_add(1)));
-            }
-            // In other encodings names outside ASCII have other bytes.
-            let label = expected.label.as_ref().filter(|label| label.is_ascii());
-            if label.is_some_and(|label| label.as_bytes() != column.name) {
-                return Err(Refusal::other_name(at.saturating_add(1)));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Returns whether the client is told of the same columns as the proxy was, when it asked for them
-/// itself: rows are opened as the proxy was told, and read as the client was.
-fn is_as_known(known: Option<&KnownColumns>, columns: &[ResultColumn]) -> bool {
-    let Some(known) = known else {
-        return true;
-    };
-    let Some(Some(description)) = known.slot.get() else {
-        return true;
-    };
-    let is_same = |(at, (one, other)): (usize, (&ResultColumn, &ResultColumn))| {
-        let format = known.formats.as_ref().map_or(0, |all| format_at(all, at));
-        one.name == other.name && one.oid == other.oid && other.format == format
-    };
-    let both = description.columns.iter().zip(columns);
-    description.columns.len() == columns.len() && both.enumerate().all(is_same)
-}
-
-/// Returns what the columns of the rows are to be that the server sends now.
-fn expected_columns(state: &State) -> ExpectedColumns {
-    match state.pending_answers.front() {
-        Some(PendingAnswer::Execute { expected, .. }) => Arc::clone(expected),
-        Some(PendingAnswer::Query { expected, .. }) => {
-            expected.front().cloned().unwrap_or_default()
-        }
-        _ => ExpectedColumns::default(),
-    }
-}
 
 pub(crate) struct Downstream {
     session: Arc<Session>,

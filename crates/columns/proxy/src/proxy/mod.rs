@@ -19,6 +19,7 @@ mod opening;
 mod planning;
 mod prepared;
 mod renewal;
+mod rows;
 mod server_error;
 mod session;
 mod settings;

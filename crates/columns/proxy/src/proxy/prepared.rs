@@ -279,8 +279,9 @@ impl Upstream {
     }
 
     /// Returns the client's parameters, format and value, in the form for the server: sealed where
-    /// they are confidential, in this statement or among those that are `doubted`. Fails with 08P01 if there are too many; with SR-8102 if one would be
-    /// sent in clear beside a confidential value; with SR-8104 if one is not valid.
+    /// they are confidential, in this statement or among those that are `doubted`. Fails with 08P01
+    /// if there are too many; with SR-8102 if one would be sent in clear beside a confidential
+    /// value; with SR-8104 if one is not valid.
     fn seal_parameters(
         &self,
         (statement, doubted): (&Statement, &BTreeSet<i32>),

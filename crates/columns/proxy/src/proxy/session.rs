@@ -54,7 +54,8 @@ pub(crate) enum Columns {
 #[derive(Clone, Debug)]
 pub(crate) struct KnownColumns {
     pub(crate) slot: DescriptionSlot,
-    /// The formats of a portal (Bind's result format codes); `None` for a statement, whose are text.
+    /// The formats of a portal (Bind's result format codes); `None` for a statement, whose are
+    /// text.
     pub(crate) formats: Option<Arc<[i16]>>,
 }
 

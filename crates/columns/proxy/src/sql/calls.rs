@@ -95,7 +95,8 @@ impl Resolver<'_> {
 }
 
 impl Resolver<'_> {
-    /// Records that a function is called with these values, and returns what is known of its result.
+    /// Records that a function is called with these values, and returns what is known of its
+    /// result.
     fn combine_arguments(&mut self, name: &str, data: &[Flow]) -> Flow {
         let mut out = self.combine(data);
         if name == "unnest" && !self.catalog.has_function(name) {

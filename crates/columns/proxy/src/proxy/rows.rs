@@ -1,0 +1,80 @@
+//! What the rows of an execution have to be: their columns as the server has described them, as the
+//! client was told, and as the statement says.
+//!
+//! Must not: open a value.
+
+use std::sync::Arc;
+
+use super::convert::{ResultColumn, format_at};
+use super::messages::unexpected;
+use super::session::{KnownColumns, PendingAnswer, State};
+use super::settings::Settings;
+use crate::results::Results;
+use crate::sql::ExpectedColumns;
+use crate::sql::catalog::Catalog;
+use crate::sql::refusal::Refusal;
+
+/// What is known of the rows of one execution.
+pub(super) struct Rows {
+    pub(super) columns: Vec<ResultColumn>,
+    pub(super) settings: Settings,
+    pub(super) results: Arc<Results>,
+    /// What the columns are to be, by the names of the catalog.
+    pub(super) expected: ExpectedColumns,
+    pub(super) catalog: Arc<Catalog>,
+}
+
+impl Rows {
+    /// Checks that the columns that are certainly confidential are so for the server, too. Fails
+    /// with SR-8108 otherwise: it would make their values up; also if it gives them the names of
+    /// others, by which applications read them; with SR-8105 if it has described fewer columns.
+    pub(super) fn check_columns(&self) -> Result<(), Refusal> {
+        let certain = self.expected.iter().rposition(Option::is_some);
+        if certain.is_some_and(|certain| certain >= self.columns.len()) {
+            return Err(unexpected());
+        }
+        let both = self.columns.iter().zip(self.expected.iter());
+        for (at, (column, expected)) in both.enumerate() {
+            let Some(expected) = expected else {
+                continue;
+            };
+            if column.enc.is_none() {
+                return Err(Refusal::plain_result(at.saturating_add(1)));
+            }
+            // In other encodings names outside ASCII have other bytes.
+            let label = expected.label.as_ref().filter(|label| label.is_ascii());
+            if label.is_some_and(|label| label.as_bytes() != column.name) {
+                return Err(Refusal::other_name(at.saturating_add(1)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the client is told of the same columns as the proxy was, when it asked for them
+/// itself: rows are opened as the proxy was told, and read as the client was.
+pub(super) fn is_as_known(known: Option<&KnownColumns>, columns: &[ResultColumn]) -> bool {
+    let Some(known) = known else {
+        return true;
+    };
+    let Some(Some(description)) = known.slot.get() else {
+        return true;
+    };
+    let is_same = |(at, (one, other)): (usize, (&ResultColumn, &ResultColumn))| {
+        let format = known.formats.as_ref().map_or(0, |all| format_at(all, at));
+        one.name == other.name && one.oid == other.oid && other.format == format
+    };
+    let both = description.columns.iter().zip(columns);
+    description.columns.len() == columns.len() && both.enumerate().all(is_same)
+}
+
+/// Returns what the columns of the rows are to be that the server sends now.
+pub(super) fn expected_columns(state: &State) -> ExpectedColumns {
+    match state.pending_answers.front() {
+        Some(PendingAnswer::Execute { expected, .. }) => Arc::clone(expected),
+        Some(PendingAnswer::Query { expected, .. }) => {
+            expected.front().cloned().unwrap_or_default()
+        }
+        _ => ExpectedColumns::default(),
+    }
+}
