@@ -109,8 +109,7 @@ fn prepared(name: &[u8]) -> QueryName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::Origins;
-    use crate::sql::plan::ExpectedColumn;
+    use crate::sql::{ExpectedColumn, Origins};
 
     fn columns(count: usize) -> ExpectedColumns {
         let any = ExpectedColumn {

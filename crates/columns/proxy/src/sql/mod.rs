@@ -31,7 +31,7 @@ mod lineage;
 mod literal;
 pub mod pins;
 mod plain_definition;
-pub(crate) mod plan;
+mod plan;
 mod position;
 mod query;
 pub mod refusal;
@@ -60,6 +60,8 @@ pub(crate) use flow::Origins;
 pub(crate) use functions::{Structure, base_array_oid, confidential_type};
 use literal::Form;
 pub(crate) use literal::Token;
+#[cfg(test)]
+pub(crate) use plan::ExpectedColumn;
 pub(crate) use plan::{
     Constant, Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName,
 };
