@@ -35,7 +35,8 @@ pub(crate) struct ResultColumn {
     pub(crate) format: i16,
     /// OID of the type that the server names.
     pub(crate) oid: u32,
-    pub(crate) name: Vec<u8>,
+    /// Shared, because the columns are copied for each execution.
+    pub(crate) name: Arc<[u8]>,
 }
 
 /// Returns the format of field `at`: no format code means text for all, one code is for all.
@@ -99,7 +100,7 @@ fn parse_row_description(
             enc,
             format,
             oid,
-            name: name.to_vec(),
+            name: Arc::from(name),
         };
         columns.push((column, relation, place));
         let mut message = Vec::new();

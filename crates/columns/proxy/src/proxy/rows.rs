@@ -43,7 +43,7 @@ impl Rows {
             }
             // In other encodings names outside ASCII have other bytes.
             let label = expected.label.as_ref().filter(|label| label.is_ascii());
-            if label.is_some_and(|label| label.as_bytes() != column.name) {
+            if label.is_some_and(|label| label.as_bytes() != &*column.name) {
                 return Err(Refusal::other_name(at.saturating_add(1)));
             }
         }
