@@ -175,6 +175,10 @@ fn a_new_store_does_not_take_the_place_of_another_one() {
     drop(owner.rows("update t set n = n + 1 where id <= 10"));
     owner.kill_zone();
     let (store, aside) = (owner.path("zone"), owner.path("aside"));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a directory of a test need not last"
+    )]
     let moves = |from: &std::path::Path, to: &std::path::Path| {
         std::fs::rename(from, to).expect("a directory of our own");
     };
