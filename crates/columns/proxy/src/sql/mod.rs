@@ -16,6 +16,7 @@ mod calls;
 mod cast;
 pub mod catalog;
 pub(crate) mod changes;
+mod classes;
 mod clock;
 mod column_name;
 pub mod comparable;

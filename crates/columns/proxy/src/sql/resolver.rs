@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use strongroom_format::columns::Kind;
 
 use super::catalog::{Catalog, Relation};
+use super::classes::Classes;
 use super::comparable::ComparableColumn;
 use super::flow::{Carried, Columns, Flow};
 use super::fold;
@@ -62,9 +63,10 @@ pub(crate) struct Resolver<'a> {
     pub(crate) scopes: Vec<Vec<Source>>,
     pub(crate) ctes: Vec<Cte>,
     pub(crate) sites: Vec<Site>,
-    /// Sites that are marked together (R3): the class of each site, and the sites of each class.
-    classes: Vec<usize>,
-    members: Vec<Vec<usize>>,
+    /// Sites that are marked together (R3).
+    classes: Classes,
+    /// Sites of which one is the value of an expression, whichever: they are stored together.
+    values: Classes,
     /// The first site of each of the client's parameters.
     parameters: BTreeMap<i32, usize>,
     /// Windows of the query that is being walked: name, and the values that order their rows.
@@ -97,8 +99,8 @@ impl<'a> Resolver<'a> {
             scopes: Vec::new(),
             ctes: Vec::new(),
             sites: Vec::new(),
-            classes: Vec::new(),
-            members: Vec::new(),
+            classes: Classes::default(),
+            values: Classes::default(),
             parameters: BTreeMap::new(),
             windows: Vec::new(),
             met: 0,
@@ -145,8 +147,8 @@ impl<'a> Resolver<'a> {
             structure: None,
             destination: Destination::Nowhere,
         });
-        self.classes.push(self.members.len());
-        self.members.push(vec![site]);
+        self.classes.add();
+        self.values.add();
         if let Some(same) = same {
             self.merge_classes(same, site);
         }
@@ -156,29 +158,8 @@ impl<'a> Resolver<'a> {
     /// Merges the classes of two sites (constants, parameters, casts): from now on they are marked
     /// as confidential together. If one is marked already, so is the other.
     fn merge_classes(&mut self, one: usize, other: usize) {
-        let (Some(a), Some(b)) = (
-            self.classes.get(one).copied(),
-            self.classes.get(other).copied(),
-        ) else {
+        if !self.classes.merge(one, other) {
             return;
-        };
-        if a == b {
-            return;
-        }
-        let len = |class: usize| self.members.get(class).map_or(0, Vec::len);
-        let (small, large) = if len(a) < len(b) { (a, b) } else { (b, a) };
-        let moved = self
-            .members
-            .get_mut(small)
-            .map(std::mem::take)
-            .unwrap_or_default();
-        for site in &moved {
-            if let Some(class) = self.classes.get_mut(*site) {
-                *class = large;
-            }
-        }
-        if let Some(members) = self.members.get_mut(large) {
-            members.extend(moved);
         }
         for (marked, new) in [(one, other), (other, one)] {
             let known = self.sites.get(marked);
@@ -282,8 +263,16 @@ impl<'a> Resolver<'a> {
         } else {
             // The value is one of them.
             chosen.carried.clear();
-            for flow in flows {
-                chosen.add_values(&flow.carried);
+            let mut values = flows.iter().flat_map(|flow| &flow.carried);
+            let values = values.by_ref().filter(|carried| carried.is_value);
+            let values: Vec<Carried> = values.copied().collect();
+            if let [first, others @ ..] = values.as_slice() {
+                for other in others {
+                    self.values.merge(first.site, other.site);
+                }
+                // One stands for all.
+                chosen.carried.clear();
+                chosen.add_values(&[*first]);
             }
         }
         chosen
@@ -336,12 +325,15 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Records that a constant or parameter (site) is stored in this comparable column. Those that
+    /// Records that a constant or parameter (site), or one that may be the value in its place, is
+    /// stored in this comparable column. Those that
     /// it is compared or computed with are not: whoever knows their values could put them beside
     /// the column's later ones.
     fn note_destination(&mut self, site: usize, column: ComparableColumn) {
-        if let Some(site) = self.sites.get_mut(site) {
-            site.destination.add(column);
+        for member in self.values.members(site) {
+            if let Some(site) = self.sites.get_mut(*member) {
+                site.destination.add(column);
+            }
         }
     }
 
@@ -350,20 +342,14 @@ impl<'a> Resolver<'a> {
     /// site in the second walk.
     fn mark(&mut self, carried: Carried, beside: Option<Kind>) {
         self.mark_one(carried.site, carried.direct, beside);
-        let class = self.classes.get(carried.site).copied();
-        let Some(members) = class.and_then(|class| self.members.get_mut(class)) else {
-            return;
-        };
-        if let [_] = members.as_slice() {
+        if self.classes.members(carried.site).len() < 2 {
             return;
         }
-        let members = std::mem::take(members);
+        let members = self.classes.take(carried.site);
         for site in &members {
             self.mark_one(*site, false, beside);
         }
-        if let Some(kept) = class.and_then(|class| self.members.get_mut(class)) {
-            *kept = members;
-        }
+        self.classes.put_back(carried.site, members);
     }
 
     /// Marks one constant, parameter or cast (site) and settles the form in which it is written.

@@ -103,6 +103,24 @@ fn seals(sql: &str, expected: &[(&str, &str)]) {
     assert_eq!(sealed_for(&names(), sql), expected, "{sql}");
 }
 
+/// As many rows as a driver may have parameters for. What is done for each does not grow with those
+/// before it: this would not end.
+#[test]
+fn as_many_values_as_a_statement_may_have() {
+    let row = |number: usize| format!("(${number})");
+    let rows: Vec<String> = (1..=65_535).map(row).collect();
+    let rows = rows.join(", ");
+    for sql in [
+        format!("VALUES {rows}"),
+        format!("INSERT INTO public.staff (pay) VALUES {rows}"),
+        format!("SELECT coalesce({})", rows),
+    ] {
+        let plans = plan(&sql, &names(), 0).unwrap();
+        let stores = sql.starts_with("INSERT");
+        assert_eq!(plans[0].stored.len(), if stores { 65_535 } else { 0 });
+    }
+}
+
 /// What a value is compared with before it is stored is no value of the column.
 #[test]
 fn what_is_only_compared_is_not_sealed_for_the_column() {
