@@ -55,11 +55,7 @@ impl Upstream {
             self.incoming = None;
             self.copy_refused = Some(copying.request);
             // The server ends the COPY: it answers a Sync that comes behind.
-            let mut state = self.session.lock();
-            state.copying = state
-                .copying
-                .take()
-                .filter(|of| of.request != copying.request);
+            self.end_copying(copying.request);
             return Ok(());
         }
         if !data.is_empty() {
@@ -68,12 +64,17 @@ impl Upstream {
         if message.tag != b'd' {
             append(&mut self.out, message.tag, &message.body);
             self.incoming = None;
-            let mut state = self.session.lock();
-            if state.copying.as_ref().map(|copying| copying.request) == Some(copying.request) {
-                state.copying = None;
-            }
+            self.end_copying(copying.request);
         }
         Ok(())
+    }
+
+    /// Notes that the client sends no more data for this COPY, unless another one has begun.
+    fn end_copying(&self, request: u64) {
+        let mut state = self.session.lock();
+        if state.copying.as_ref().map(|copying| copying.request) == Some(request) {
+            state.copying = None;
+        }
     }
 
     /// Returns the COPY that data from the client belongs to; waits until the server has announced

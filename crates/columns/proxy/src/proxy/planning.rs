@@ -11,7 +11,7 @@ use strongroom_postgres_wire::{Builder, append};
 use super::PlaintextConstants;
 use super::convert::{Converter, server_type_oid};
 use super::session::{Interrupt, PendingAnswer, RowsSlot};
-use super::startup::{unkept, unlimited};
+use super::startup::{unkept, unlimited, unread_catalog};
 use super::statement::{Planned, Statement};
 use super::upstream::{Failure, Outcome, Upstream};
 use crate::envelope;
@@ -108,35 +108,32 @@ impl Upstream {
         }
         let Some(rows) = &self.query_own(CATALOG_QUERY)? else {
             // Without it a column that has become confidential would be taken for a plain one.
-            let what = "the proxy cannot read which columns are confidential";
-            return Err(Refusal::postgres("58000", what.to_owned()).into());
+            return Err(unread_catalog().into());
         };
-        {
-            let mut catalog = Catalog::from_rows(rows);
-            catalog.set_names(Arc::clone(&self.names));
-            catalog.set_provisional(transaction != b'I');
-            self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
-            let settled = transaction == b'I';
-            let kept = self
-                .relations
-                .check(&self.names.database, settled, &mut catalog);
-            if let Err(error) = kept {
-                self.denied.get_or_insert_with(|| unkept(&error));
-            }
-            // An unchanged catalog stays the same object, so that statements planned with it need
-            // no new check.
-            let mut state = self.session.lock();
-            if self.denied.is_none() && *state.catalog != catalog {
-                state.catalog = Arc::new(catalog);
-            }
-            drop(state);
-            // In an open transaction no other connection sees the change yet, and this one may not
-            // see those of others.
-            if transaction == b'I' {
-                self.catalog_read = Instant::now();
-                self.epoch = epoch;
-                self.defined = false;
-            }
+        let mut catalog = Catalog::from_rows(rows);
+        catalog.set_names(Arc::clone(&self.names));
+        catalog.set_provisional(transaction != b'I');
+        self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
+        let settled = transaction == b'I';
+        let kept = self
+            .relations
+            .check(&self.names.database, settled, &mut catalog);
+        if let Err(error) = kept {
+            self.denied.get_or_insert_with(|| unkept(&error));
+        }
+        // An unchanged catalog stays the same object, so that statements planned with it need
+        // no new check.
+        let mut state = self.session.lock();
+        if self.denied.is_none() && *state.catalog != catalog {
+            state.catalog = Arc::new(catalog);
+        }
+        drop(state);
+        // In an open transaction no other connection sees the change yet, and this one may not
+        // see those of others.
+        if transaction == b'I' {
+            self.catalog_read = Instant::now();
+            self.epoch = epoch;
+            self.defined = false;
         }
         Ok(true)
     }

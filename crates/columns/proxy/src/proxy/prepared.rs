@@ -4,16 +4,18 @@
 //! plan a statement.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use strongroom_postgres_wire::Fields;
 
 use super::PlaintextConstants;
 use super::convert::{BINARY, Converter, format_at};
 use super::copy::Transform;
-use super::session::{Columns, Description, DescriptionSlot, KnownColumns, PendingAnswer};
+use super::session::{Columns, Description, DescriptionSlot, PendingAnswer};
 use super::statement::{Planned, Portal, Statement};
-use super::upstream::{BATCH, Failure, Outcome, Upstream, bind_values, int16s, malformed};
+use super::upstream::{
+    BATCH, Failure, Outcome, PLAIN_EXPECTED, Upstream, bind_values, int16s, malformed,
+};
 use crate::sql::refusal::Refusal;
 use crate::sql::{Effects, Structure};
 
@@ -99,10 +101,7 @@ impl Upstream {
             stored: plan.stored,
             structural: plan.structural,
             text: text.to_vec(),
-            planned: Mutex::new(Planned {
-                catalog,
-                expected: plan.expected,
-            }),
+            planned: Planned::of(catalog, plan.expected),
             shown,
             declared,
             types,
@@ -333,8 +332,7 @@ impl Upstream {
                 None if confidential
                     && self.shared.plaintext_constants != PlaintextConstants::Allow =>
                 {
-                    let why = "it stands beside a confidential value, or a column that may be one because its relation is not named, but the server expects a plain one";
-                    return Err(Refusal::parameter(number, why).into());
+                    return Err(Refusal::parameter(number, PLAIN_EXPECTED).into());
                 }
                 None => {
                     if let Some(structure) = statement.structural.get(&place) {
@@ -365,26 +363,18 @@ impl Upstream {
                 PendingAnswer::DescribeStatement {
                     slot: None,
                     forward: Some(shown),
-                    known: statement.map(|known| KnownColumns {
-                        slot: Arc::clone(&known.slot),
-                        formats: None,
-                    }),
+                    // A statement's columns are described as text.
+                    known: statement
+                        .map(|known| Columns::Statement(Arc::clone(&known.slot), Arc::new([]))),
                 }
             }
             _ => PendingAnswer::DescribePortal {
                 forward: true,
                 rows_only: false,
-                known: match self
+                known: self
                     .portals
                     .get(name)
-                    .and_then(|known| known.columns.as_ref())
-                {
-                    Some(Columns::Statement(slot, formats)) => Some(KnownColumns {
-                        slot: Arc::clone(slot),
-                        formats: Some(Arc::clone(formats)),
-                    }),
-                    _ => None,
-                },
+                    .and_then(|known| known.columns.clone()),
             },
         };
         self.send(expect, b'D', |message| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::convert::{ResultColumn, format_at};
 use super::messages::unexpected;
-use super::session::{KnownColumns, PendingAnswer, State};
+use super::session::{Columns, PendingAnswer, State};
 use super::settings::Settings;
 use crate::results::Results;
 use crate::sql::ExpectedColumns;
@@ -53,15 +53,15 @@ impl Rows {
 
 /// Returns whether the client is told of the same columns as the proxy was, when it asked for them
 /// itself: rows are opened as the proxy was told, and read as the client was.
-pub(super) fn is_as_known(known: Option<&KnownColumns>, columns: &[ResultColumn]) -> bool {
-    let Some(known) = known else {
+pub(super) fn is_as_known(known: Option<&Columns>, columns: &[ResultColumn]) -> bool {
+    let Some(Columns::Statement(slot, formats)) = known else {
         return true;
     };
-    let Some(Some(description)) = known.slot.get() else {
+    let Some(Some(description)) = slot.get() else {
         return true;
     };
     let is_same = |(at, (one, other)): (usize, (&ResultColumn, &ResultColumn))| {
-        let format = known.formats.as_ref().map_or(0, |all| format_at(all, at));
+        let format = format_at(formats, at);
         one.name == other.name && one.oid == other.oid && other.format == format
     };
     let both = description.columns.iter().zip(columns);

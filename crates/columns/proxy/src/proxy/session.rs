@@ -50,15 +50,6 @@ pub(crate) enum Columns {
     Described,
 }
 
-/// What the proxy was told of the columns of a statement.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownColumns {
-    pub(crate) slot: DescriptionSlot,
-    /// The formats of a portal (Bind's result format codes); `None` for a statement, whose are
-    /// text.
-    pub(crate) formats: Option<Arc<[i16]>>,
-}
-
 /// An answer that is expected.
 pub(crate) enum PendingAnswer {
     /// `texts`: set if the text is not the client's, who gets positions in its own.
@@ -76,13 +67,13 @@ pub(crate) enum PendingAnswer {
     DescribeStatement {
         slot: Option<DescriptionSlot>,
         forward: Option<usize>,
-        known: Option<KnownColumns>,
+        known: Option<Columns>,
     },
     /// `rows_only`: the client does not get a `NoData`. `known`: what the description has to be.
     DescribePortal {
         forward: bool,
         rows_only: bool,
-        known: Option<KnownColumns>,
+        known: Option<Columns>,
     },
     /// `request`: its number, which [`Session::push_pending`] sets. `expected`: what the columns of
     /// its rows are to be.

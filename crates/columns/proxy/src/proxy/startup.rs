@@ -79,11 +79,7 @@ pub(crate) fn accept_client(
         return Ok(None);
     };
     let Some((mut catalog, in_time)) = read_catalog(&mut server)? else {
-        let refusal = Refusal::postgres(
-            "58000",
-            "the proxy cannot read which columns are confidential".to_owned(),
-        );
-        return refuse(&mut client, &refusal);
+        return refuse(&mut client, &unread_catalog());
     };
     let names = Arc::new(Names::new(
         database(&packet),
@@ -149,6 +145,12 @@ fn open_session(
         zone_session::call(server, &statement)
     })?;
     Ok(opened.map(Some))
+}
+
+/// Makes the refusal of a server whose catalog cannot be read.
+pub(super) fn unread_catalog() -> Refusal {
+    let what = "the proxy cannot read which columns are confidential";
+    Refusal::postgres("58000", what.to_owned())
 }
 
 /// Makes the refusal (58030) for a file of known relations that cannot be used.

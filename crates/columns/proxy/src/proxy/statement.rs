@@ -11,6 +11,7 @@ use crate::sql::catalog::Catalog;
 use crate::sql::{ComparableColumn, Constant, Copy, Effects, ExpectedColumns, NamedUse, Structure};
 
 /// A prepared statement.
+#[derive(Clone)]
 pub(super) struct Statement {
     pub(super) slot: DescriptionSlot,
     pub(super) constants: Vec<Constant>,
@@ -21,7 +22,7 @@ pub(super) struct Statement {
     pub(super) structural: BTreeMap<i32, Structure>,
     /// The client's text; empty when the statement was made by SQL.
     pub(super) text: Vec<u8>,
-    pub(super) planned: Mutex<Planned>,
+    pub(super) planned: Arc<Mutex<Planned>>,
     /// Types that the client declared.
     pub(super) declared: Vec<u32>,
     /// Types that the server was told instead, in the same order.
@@ -43,6 +44,13 @@ pub(super) struct Planned {
     pub(super) expected: ExpectedColumns,
 }
 
+impl Planned {
+    /// What a statement begins with.
+    pub(super) fn of(catalog: Arc<Catalog>, expected: ExpectedColumns) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { catalog, expected }))
+    }
+}
+
 impl Statement {
     /// Returns a statement that the client made by SQL: of its parameters nothing is known.
     pub(super) fn of_sql(slot: DescriptionSlot, catalog: Arc<Catalog>) -> Self {
@@ -53,10 +61,7 @@ impl Statement {
             stored: BTreeMap::new(),
             structural: BTreeMap::new(),
             text: Vec::new(),
-            planned: Mutex::new(Planned {
-                catalog,
-                expected: ExpectedColumns::default(),
-            }),
+            planned: Planned::of(catalog, ExpectedColumns::default()),
             declared: Vec::new(),
             types: Vec::new(),
             shown: usize::MAX,
@@ -72,26 +77,9 @@ impl Statement {
 
     /// Returns the same statement with another slot for the server's description of it.
     pub(super) fn with_slot(&self, slot: DescriptionSlot) -> Self {
-        let planned = self.planned();
-        let planned = Planned {
-            catalog: Arc::clone(&planned.catalog),
-            expected: Arc::clone(&planned.expected),
-        };
         Self {
             slot,
-            constants: self.constants.clone(),
-            confidential: self.confidential.clone(),
-            stored: self.stored.clone(),
-            structural: self.structural.clone(),
-            text: self.text.clone(),
-            planned: Mutex::new(planned),
-            declared: self.declared.clone(),
-            types: self.types.clone(),
-            shown: self.shown,
-            effects: self.effects,
-            named: self.named.clone(),
-            copy: self.copy.clone(),
-            copied: self.copied.clone(),
+            ..self.clone()
         }
     }
 

@@ -33,6 +33,9 @@ pub(super) const POISON: &[u8] = b"strongroom_refused";
 /// The first OID that is not one of PostgreSQL's own objects (`FirstNormalObjectId`,
 /// src/include/access/transam.h).
 const FIRST_USER_OID: u32 = 16_384;
+/// Why a constant or parameter of a confidential expression is not sent in clear.
+pub(super) const PLAIN_EXPECTED: &str = "it stands beside a confidential value, or a column that \
+    may be one because its relation is not named, but the server expects a plain one";
 /// Bytes collected for the server before they are written although more messages wait.
 pub(super) const BATCH: usize = 64 * 1024;
 
@@ -535,8 +538,7 @@ impl Upstream {
                     out.push((0, Some(text.to_vec())));
                 }
                 None => {
-                    let why = "it stands beside a confidential value, or a column that may be one because its relation is not named, but the server expects a plain one";
-                    return Err(constant.literal.refusal(why).into());
+                    return Err(constant.literal.refusal(PLAIN_EXPECTED).into());
                 }
             }
         }

@@ -263,11 +263,10 @@ impl<'a> Resolver<'a> {
         } else {
             // The value is one of them.
             chosen.carried.clear();
-            let mut values = flows.iter().flat_map(|flow| &flow.carried);
-            let values = values.by_ref().filter(|carried| carried.is_value);
-            let values: Vec<Carried> = values.copied().collect();
-            if let [first, others @ ..] = values.as_slice() {
-                for other in others {
+            let carried = flows.iter().flat_map(|flow| &flow.carried);
+            let mut values = carried.filter(|carried| carried.is_value);
+            if let Some(first) = values.next() {
+                for other in values {
                     self.values.merge(first.site, other.site);
                 }
                 // One stands for all.

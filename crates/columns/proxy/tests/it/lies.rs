@@ -10,7 +10,7 @@
 )]
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-use crate::support::harness::{ENC_INT4, ENC_TEXT, FAILED, Wire, bind, catalog, parse};
+use crate::support::harness::{ENC_INT4, ENC_TEXT, FAILED, Wire, bind, catalog, of_name, parse};
 
 /// A text that the proxy refuses, because it cannot read it.
 const REFUSED: &str = "INSERT INTO p (name) VALUE ($1)";
@@ -45,10 +45,7 @@ fn ends_without(wire: &mut Wire, canary: &[u8]) {
 /// Has the catalog read again, and answers with these rows.
 fn reads_again(wire: &mut Wire, rows: &[[&str; 7]], sql: &str) {
     wire.query("ALTER FUNCTION one() RENAME TO two");
-    wire.server.send(b'C', b"ALTER FUNCTION\0");
-    wire.server.send(b'Z', b"I");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes();
     wire.client.send(b'Q', format!("{sql}\0").as_bytes());
     wire.server.own_query();
     wire.answer(rows);
@@ -66,9 +63,7 @@ fn values_behind_a_refused_parse_are_not_sent() {
     wire.client.send(b'B', &bind(0, &[b"Alice"]));
     wire.client.send(b'E', &[0; 5]);
     wire.client.send(b'S', b"");
-    wire.server.expect(b'P');
-    wire.server.expect(b'S');
-    wire.fails_with("42601");
+    wire.refuses_with("42601");
     wire.server.never_saw(b"Alice");
     // The next pipeline is one of its own.
     wire.client.send(b'P', &plain);
@@ -76,12 +71,9 @@ fn values_behind_a_refused_parse_are_not_sent() {
     wire.client.send(b'S', b"");
     wire.server.own_query();
     wire.answer(&catalog());
-    for tag in [b'P', b'D', b'H'] {
-        wire.server.expect(tag);
-    }
+    wire.sends(b"PDH");
     wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
-    wire.server.send(b'n', b"");
+    wire.describes(25);
     let sent = wire.server.expect(b'B');
     assert!(sent.windows(3).any(|window| window == b"Bob"));
     wire.server.expect(b'S');
@@ -162,47 +154,32 @@ fn constants_are_not_sent_unread_for_a_relation_that_is_hidden() {
 #[test]
 fn a_statement_stays_what_its_text_says() {
     let mut wire = Wire::start("described");
-    let mut parse = parse("INSERT INTO p (name) VALUES ($1)", &[]);
-    parse.splice(..0, *b"s1");
-    wire.client.send(b'P', &parse);
+    let insert = parse("INSERT INTO p (name) VALUES ($1)", &[]);
+    wire.client.send(b'P', &of_name("s1", insert));
     wire.client.send(b'S', b"");
-    for tag in [b'P', b'D', b'S'] {
-        wire.server.expect(tag);
-    }
+    wire.sends(b"PDS");
     wire.server.send(b'1', b"");
     wire.client.expect(b'1');
     wire.fails();
-    let mut bind = bind(0, &[b"Alice"]);
-    bind.splice(1..1, *b"s1");
-    wire.client.send(b'B', &bind);
+    wire.client.send(b'B', &of_name("s1", bind(0, &[b"Alice"])));
     wire.client.send(b'S', b"");
-    wire.server.expect(b'D');
-    wire.server.expect(b'H');
-    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
-    wire.server.send(b'n', b"");
-    wire.server.expect(b'P');
-    wire.server.expect(b'S');
-    wire.fails_with("SR102");
+    wire.sends(b"DH");
+    wire.describes(25);
+    wire.refuses_with("SR102");
     wire.server.never_saw(b"Alice");
 }
 
 #[test]
 fn values_do_not_go_to_an_unknown_statement_of_sql() {
     let mut wire = Wire::start("by-sql");
-    let mut bind = bind(0, &[b"Alice"]);
-    bind.splice(1..1, *b"s1");
-    wire.client.send(b'B', &bind);
+    wire.client.send(b'B', &of_name("s1", bind(0, &[b"Alice"])));
     wire.client.send(b'S', b"");
-    wire.server.expect(b'D');
-    wire.server.expect(b'H');
-    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
-    wire.server.send(b'n', b"");
+    wire.sends(b"DH");
+    wire.describes(25);
     // A name that is not known has the catalog read again.
     wire.server.own_query();
     wire.answer(&catalog());
-    wire.server.expect(b'P');
-    wire.server.expect(b'S');
-    wire.fails_with("SR103");
+    wire.refuses_with("SR103");
     wire.server.never_saw(b"Alice");
 }
 
@@ -213,18 +190,11 @@ fn a_parameter_has_the_type_that_the_server_was_told() {
         .send(b'P', &parse("SELECT id FROM p WHERE name = $1", &[25]));
     wire.client.send(b'B', &bind(0, &[b"4711"]));
     wire.client.send(b'S', b"");
-    for tag in [b'P', b'D', b'H'] {
-        wire.server.expect(tag);
-    }
+    wire.sends(b"PDH");
     wire.server.send(b'1', b"");
-    let mut types = vec![0, 1];
-    types.extend_from_slice(&ENC_INT4.to_be_bytes());
-    wire.server.send(b't', &types);
-    wire.server.send(b'n', b"");
+    wire.describes(ENC_INT4);
     wire.client.expect(b'1');
-    wire.server.expect(b'P');
-    wire.server.expect(b'S');
-    wire.fails_with("another type than it was told");
+    wire.refuses_with("another type than it was told");
 }
 
 #[test]
@@ -239,9 +209,7 @@ fn rows_have_the_columns_that_were_described() {
         wire.client.send(b'B', &[0; 8]);
         wire.client.send(b'E', &[0; 5]);
         wire.client.send(b'S', b"");
-        for tag in [b'P', b'D', b'B', b'E', b'S'] {
-            wire.server.expect(tag);
-        }
+        wire.sends(b"PDBES");
         wire.server.send(b'1', b"");
         wire.server.send(b't', &[0, 0]);
         wire.server.send(b'T', &description);
@@ -298,10 +266,7 @@ fn a_cursor_s_rows_stay_bound_when_the_server_ends_its_transaction() {
     let mut wire = Wire::start("cursor");
     for sql in ["BEGIN", "DECLARE c CURSOR FOR SELECT age FROM p"] {
         wire.query(sql);
-        wire.server.send(b'C', b"OK\0");
-        wire.server.send(b'Z', b"I");
-        wire.client.expect(b'C');
-        wire.client.expect(b'Z');
+        wire.completes();
     }
     wire.query("FETCH 1 FROM c");
     wire.server.send(b'T', &described(&[("age", 23)]));
@@ -344,10 +309,7 @@ fn no_other_schema_is_the_session_s_temporary_one() {
 fn nothing_is_sent_when_the_catalog_cannot_be_read() {
     let mut wire = Wire::start("unreadable");
     wire.query("ALTER FUNCTION one() RENAME TO two");
-    wire.server.send(b'C', b"ALTER FUNCTION\0");
-    wire.server.send(b'Z', b"I");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes();
     wire.client
         .send(b'Q', b"INSERT INTO plain (note) VALUES ('Alice')\0");
     wire.server.own_query();
@@ -362,11 +324,7 @@ fn nothing_is_sent_when_the_catalog_cannot_be_read() {
 #[test]
 fn values_fit_every_statement_that_a_name_may_have() {
     let mut wire = Wire::start("two-of-a-name");
-    let named = |sql: &str| {
-        let mut parse = parse(sql, &[]);
-        parse.splice(..0, *b"s1");
-        parse
-    };
+    let named = |sql: &str| of_name("s1", parse(sql, &[]));
     wire.client
         .send(b'P', &named("SELECT id FROM plain WHERE note = $1"));
     wire.client.send(b'S', b"");
@@ -374,19 +332,13 @@ fn values_fit_every_statement_that_a_name_may_have() {
     wire.client
         .send(b'P', &named("INSERT INTO p (name) VALUES ($1)"));
     wire.client.send(b'S', b"");
-    for tag in [b'P', b'D', b'S'] {
-        wire.server.expect(tag);
-    }
+    wire.sends(b"PDS");
     wire.server.send(b'1', b"");
     wire.client.expect(b'1');
     wire.fails();
-    let mut bind = bind(0, &[b"Alice"]);
-    bind.splice(1..1, *b"s1");
-    wire.client.send(b'B', &bind);
+    wire.client.send(b'B', &of_name("s1", bind(0, &[b"Alice"])));
     wire.client.send(b'S', b"");
-    wire.server.expect(b'P');
-    wire.server.expect(b'S');
-    wire.fails_with("SR102");
+    wire.refuses_with("SR102");
     wire.server.never_saw(b"Alice");
 }
 
@@ -409,8 +361,7 @@ fn a_refused_parse_ends_the_unnamed_statement() {
     // Whatever the server says that it has under the name, values do not go to it.
     while wire.server.message().0 != b'D' {}
     wire.server.expect(b'H');
-    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
-    wire.server.send(b'n', b"");
+    wire.describes(25);
     let mut tag = wire.server.message().0;
     if tag == b'C' {
         wire.server.own_query();
@@ -429,9 +380,7 @@ fn a_prepared_copy_is_planned_again() {
     let mut wire = Wire::start("prepared-copy");
     wire.client.send(b'P', &parse("COPY plain FROM STDIN", &[]));
     wire.client.send(b'S', b"");
-    for tag in [b'P', b'D', b'S'] {
-        wire.server.expect(tag);
-    }
+    wire.sends(b"PDS");
     wire.server.send(b'1', b"");
     wire.server.send(b't', &[0, 0]);
     wire.server.send(b'n', b"");
@@ -439,10 +388,7 @@ fn a_prepared_copy_is_planned_again() {
     wire.client.expect(b'1');
     wire.client.expect(b'Z');
     wire.query("ALTER FUNCTION one() RENAME TO two");
-    wire.server.send(b'C', b"ALTER FUNCTION\0");
-    wire.server.send(b'Z', b"I");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes();
     wire.client.send(b'B', &[0; 8]);
     wire.client.send(b'E', &[0; 5]);
     wire.client.send(b'S', b"");
@@ -450,9 +396,7 @@ fn a_prepared_copy_is_planned_again() {
     let mut rows = catalog();
     rows[6][5] = "90001";
     wire.answer(&rows);
-    wire.server.expect(b'P');
-    wire.server.expect(b'S');
-    wire.fails_with("0A000");
+    wire.refuses_with("0A000");
 }
 
 /// Applications read columns by their names, and values by what they were told of their types.
@@ -480,9 +424,7 @@ fn a_result_is_named_and_formatted_as_the_proxy_was_told() {
         wire.client.send(b'B', &[0; 8]);
         wire.client.send(b'D', &[what, 0]);
         wire.client.send(b'S', b"");
-        for tag in [b'P', b'D', b'B', b'D', b'S'] {
-            wire.server.expect(tag);
-        }
+        wire.sends(b"PDBDS");
         wire.server.send(b'1', b"");
         wire.server.send(b't', &[0, 0]);
         wire.server.send(b'T', &described(&[("id", 23)]));

@@ -313,9 +313,7 @@ fn a_statement_prepared_before_its_column_became_confidential_gets_no_more_value
     wire.prepares();
     // A definition whose effect the proxy does not know has the catalog read again.
     wire.query("DROP SCHEMA elsewhere");
-    wire.answer(&[]);
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes();
     wire.client.send(b'B', &bind(0, &[b"Alice"]));
     wire.client.send(b'S', b"");
     wire.server.own_query();
@@ -430,18 +428,14 @@ fn a_session_that_the_zone_has_forgotten_is_opened_anew() {
     wire.client.expect(b'E');
     wire.client.expect(b'Z');
     wire.query("ROLLBACK");
-    wire.answer(&[]);
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes();
     // The zone that was started anew gets the keys, before the statement.
     let mut zone = Zone::default();
     wire.client.send(b'Q', b"SELECT id FROM p\0");
     zone.serve(&mut wire, &attester);
     assert_eq!(zone.sessions, 1);
     assert_eq!(wire.server.expect(b'Q'), b"SELECT id FROM p\0");
-    wire.answer(&[]);
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes();
 }
 
 #[test]
@@ -524,15 +518,11 @@ fn a_ticket_is_renewed_while_its_connection_is_used() {
     wire.client.expect(b'Z');
     std::thread::sleep(Duration::from_millis(2_200));
     wire.query("SELECT id FROM p");
-    wire.answer(&[]);
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes();
     wire.client.send(b'Q', b"SELECT id FROM p\0");
     zone.answer(&mut wire, &attester);
     assert_eq!(wire.server.expect(b'Q'), b"SELECT id FROM p\0");
-    wire.answer(&[]);
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes();
     assert_eq!(zone.current, Some(session), "the same session");
     let renewed = zone.channel.session(&session).unwrap();
     assert!(renewed.ticket().not_after > ticket.not_after);

@@ -202,6 +202,40 @@ impl Wire {
         self.client.expect(b'G');
     }
 
+    /// The server completes the query, without rows, and the client is told.
+    #[track_caller]
+    pub(crate) fn completes(&mut self) {
+        self.answer(&[]);
+        self.client.expect(b'C');
+        self.client.expect(b'Z');
+    }
+
+    /// The server tells the proxy, which waits for it, that the statement has one parameter of the
+    /// type with this OID, and no rows.
+    pub(crate) fn describes(&mut self, oid: u32) {
+        let mut types = vec![0, 1];
+        types.extend_from_slice(&oid.to_be_bytes());
+        self.server.send(b't', &types);
+        self.server.send(b'n', b"");
+    }
+
+    /// The server gets, in the place of a refused message, what fails, and the client the refusal,
+    /// which has this text.
+    #[track_caller]
+    pub(crate) fn refuses_with(&mut self, text: &str) {
+        self.server.expect(b'P');
+        self.server.expect(b'S');
+        self.fails_with(text);
+    }
+
+    /// Messages of these types come to the server.
+    #[track_caller]
+    pub(crate) fn sends(&mut self, tags: &[u8]) {
+        for tag in tags {
+            self.server.expect(*tag);
+        }
+    }
+
     #[track_caller]
     pub(crate) fn fails(&mut self) {
         self.fails_with("");
@@ -211,12 +245,9 @@ impl Wire {
     /// asked with `Parse` and `Sync`, and the client is told.
     #[track_caller]
     pub(crate) fn prepares(&mut self) {
-        for tag in [b'P', b'D', b'S'] {
-            self.server.expect(tag);
-        }
+        self.sends(b"PDS");
         self.server.send(b'1', b"");
-        self.server.send(b't', &[0, 1, 0, 0, 0, 25]);
-        self.server.send(b'n', b"");
+        self.describes(25);
         self.server.send(b'Z', b"I");
         self.client.expect(b'1');
         self.client.expect(b'Z');
@@ -254,6 +285,14 @@ pub(crate) fn parse(sql: &str, types: &[u32]) -> Vec<u8> {
     for oid in types {
         body.extend_from_slice(&oid.to_be_bytes());
     }
+    body
+}
+
+/// Parse or Bind, as [`parse`] and [`bind`] make it, of a statement of this name.
+pub(crate) fn of_name(name: &str, mut body: Vec<u8>) -> Vec<u8> {
+    // Bind has the portal's name first.
+    let at = usize::from(body.starts_with(&[0, 0]));
+    body.splice(at..at, name.bytes());
     body
 }
 
