@@ -7,15 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use strongroom_columns_proxy::conversion::server_error;
 use strongroom_columns_proxy::proxy::Address;
-use strongroom_columns_proxy::server::{Error, Login, LoginTls, StatementClient};
+use strongroom_columns_proxy::server::{Error, Login, LoginTls, StatementClient, TLS_OVER_UNIX};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 
 use crate::failure::Failure;
-
-/// Why TLS is refused for the path of a socket.
-pub(super) const TLS_OVER_UNIX: &str =
-    "PostgreSQL speaks no TLS over a UNIX socket: name the server by HOST:PORT";
 
 /// Longer files hold no password.
 const PASSWORD_MAX: usize = 1000;

@@ -13,6 +13,7 @@ use strongroom_columns_proxy::proxy::{
     Address, Config, PlaintextConstants, Proxy, TicketTerms, Tls,
 };
 use strongroom_columns_proxy::relations::KnownRelations;
+use strongroom_columns_proxy::server::TLS_OVER_UNIX;
 use strongroom_columns_proxy::sql::comparable::{
     ColumnPath, FormerName, parse_adopted, parse_adopted_database,
 };
@@ -21,7 +22,7 @@ use strongroom_format::code;
 use strongroom_format::columns::channel::right;
 use strongroom_keyring::Keyring;
 
-use super::connect::{TLS_OVER_UNIX, TlsMode, address, checked};
+use super::connect::{TlsMode, address, checked};
 use super::trust::ZoneTrust;
 use crate::context::Context;
 use crate::failure::{Failure, note};

@@ -1,7 +1,6 @@
 //! A client connection to PostgreSQL, or to the proxy, for commands that run statements themselves.
 //!
-//! Authentication: nothing, a password in clear over a UNIX socket or verified TLS, or
-//! SCRAM-SHA-256.
+//! Authentication: nothing, a password in clear over a UNIX socket or TLS, or SCRAM-SHA-256.
 
 use std::io;
 use std::path::PathBuf;
@@ -28,6 +27,10 @@ pub struct Login {
     /// How TLS protects the connection.
     pub tls: LoginTls,
 }
+
+/// Why TLS is refused for the path of a socket.
+pub const TLS_OVER_UNIX: &str =
+    "PostgreSQL speaks no TLS over a UNIX socket: name the server by HOST:PORT";
 
 /// How TLS protects a connection to an address of TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,9 +61,7 @@ impl Login {
         };
         if mode != SslMode::Disable {
             let Address::Tcp(address) = &self.address else {
-                let told =
-                    "PostgreSQL speaks no TLS over a UNIX socket: name the server by HOST:PORT";
-                return Err(Error::Config(String::from(told)));
+                return Err(Error::Config(String::from(TLS_OVER_UNIX)));
             };
             let host = address.rsplit_once(':').map_or(address.as_str(), |it| it.0);
             let host = host.trim_matches(['[', ']']);
