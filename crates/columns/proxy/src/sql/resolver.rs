@@ -261,15 +261,14 @@ impl<'a> Resolver<'a> {
             }
             chosen.origins = Flow::origins_of_one(flows);
         } else {
-            // The value is one of them.
-            chosen.carried.clear();
+            // Where the value may be one of the sites, a site that is one stands for all. Where each
+            // value is computed, the site that `combine` has chosen keeps standing for them.
             let carried = flows.iter().flat_map(|flow| &flow.carried);
             let mut values = carried.filter(|carried| carried.is_value);
             if let Some(first) = values.next() {
                 for other in values {
                     self.values.merge(first.site, other.site);
                 }
-                // One stands for all.
                 chosen.carried.clear();
                 chosen.add_values(&[*first]);
             }

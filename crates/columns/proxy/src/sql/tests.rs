@@ -6,6 +6,7 @@ mod conditions;
 mod kept;
 mod leaks;
 mod lineages;
+mod nested;
 mod results;
 mod statements;
 mod unread;
@@ -590,13 +591,9 @@ fn scopes() {
 
 #[test]
 fn names_that_are_not_known_count_as_confidential() {
-    let plans = plan("SELECT x FROM nowhere WHERE x = 'a' AND y = 5", &shop(), 0).unwrap();
+    let plans = plan("SELECT x FROM nowhere WHERE x = 'a'", &shop(), 0).unwrap();
     assert_eq!(plans[0].unknown, ["nowhere"]);
-    becomes(
-        "SELECT x FROM nowhere WHERE x = 'a'",
-        "SELECT x FROM nowhere WHERE x = $1",
-        &["1=a"],
-    );
+    assert_eq!(plans[0].sql, "SELECT x FROM nowhere WHERE x = $1");
     becomes(
         "INSERT INTO nowhere VALUES ('a', 5)",
         "INSERT INTO nowhere VALUES ($1, $2::enc_int4)",
