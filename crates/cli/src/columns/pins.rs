@@ -76,7 +76,8 @@ impl PinsArgs {
                 Forgotten::Relation(schema, relation) => (
                     relations.forget(|name| {
                         wanted(&name.database)
-                            && name.schema == *schema
+                            // A statement may have named it without its schema.
+                            && (name.schema == *schema || name.schema.is_empty())
                             && name.relation == *relation
                     }),
                     format!("{schema}.{relation}"),
@@ -149,12 +150,17 @@ fn rows<'k>(
         let shown: Vec<String> = shape
             .columns
             .iter()
+            .chain(&shape.defined)
             .map(|(name, what)| format!("{name} {what}"))
             .collect();
+        let shown_name = match name.schema.as_str() {
+            "" => name.relation.clone(),
+            schema => format!("{schema}.{}", name.relation),
+        };
         rows.push(vec![
             name.server.clone(),
             name.database.clone(),
-            format!("{}.{}", name.schema, name.relation),
+            shown_name,
             shown.join(", "),
         ]);
     }

@@ -7,9 +7,13 @@
 //! So a relation is taken as the server says when it is seen first, and has to stay so.
 //!
 //! Invariants:
-//! - A relation that has another column in a place than it had is refused, until it is changed by a
-//!   statement through the proxy or its owner forgets it. New columns behind the others change
-//!   nothing of what was written before, and are taken.
+//! - A relation that has another column in a place than it had is refused, until its owner forgets
+//!   it. New columns behind the others change nothing of what was written before, and are taken.
+//! - A statement of the owner through the proxy changes what it names: a column whose type it
+//!   changes, that it drops or gives another name. All others stay what they were.
+//! - What a statement of the owner says of columns holds when it is done: a relation that has no
+//!   such column is refused. Nothing of that is kept where the client was told of an error, or has
+//!   rolled something back, since.
 //! - Where such a relation is gone and another schema has one of its name with other columns, the
 //!   name without a schema is refused.
 //! - A function that had a confidential argument or result counts as one that has, until it is
@@ -30,17 +34,21 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use self::definitions::Definitions;
 pub use self::known::{
-    ColumnName, FunctionName, Known, RelationName, Shape, Shapes, adopted_to_json,
-    function_to_json, relation_to_json,
+    ColumnName, FunctionName, Known, RelationName, Shapes, adopted_to_json, function_to_json,
+    relation_to_json,
 };
 use self::known::{gone, learn_or_mark, read, write};
+pub use self::shape::{PartOf, Shape};
 use crate::locked_file::lock;
 use crate::sql::catalog::{Catalog, Relation};
-use crate::sql::changes::Changes;
+use crate::sql::changes::{Change, Changes};
 use crate::sql::comparable::{ColumnPath, FormerName};
 
+mod definitions;
 mod known;
+mod shape;
 
 /// The relations that are known to this proxy and those that share its file.
 #[derive(Debug)]
@@ -68,6 +76,8 @@ struct UnderWay {
     server: String,
     database: String,
     changes: Changes,
+    /// What they say of columns.
+    definitions: Definitions,
 }
 
 /// How long a server may still be working on a statement whose client has gone: for so long no
@@ -81,6 +91,9 @@ pub(crate) struct Changer {
     number: u64,
     /// Whether the server has answered all of its statements, and no further one comes.
     is_over: bool,
+    /// How often the client was told of an error, or has rolled something back, when it left; `None`
+    /// when it left within a transaction.
+    undone: Option<u64>,
     /// The session's temporary relations.
     temporary: Mutex<Shapes>,
     /// The schema of these, once the server has named one: a session keeps it.
@@ -190,6 +203,7 @@ impl KnownRelations {
             server,
             number: state.connections,
             is_over: false,
+            undone: None,
             temporary: Mutex::default(),
             temporary_schema: OnceLock::new(),
         }
@@ -200,10 +214,8 @@ impl KnownRelations {
     fn forget_changed(&self, of: &UnderWay) -> io::Result<()> {
         let is_here = |server: &str, database: &str| server == of.server && database == of.database;
         self.change(|known| {
-            known.relations.retain(|name, shape| {
-                !(is_here(&name.server, &name.database)
-                    && is_in(&of.changes, &name.relation, shape.part_of.as_ref()))
-            });
+            let has = |name: &RelationName| is_here(&name.server, &name.database);
+            forget_changes(&mut known.relations, has, &of.changes);
             known.functions.retain(|name| {
                 !(is_here(&name.server, &name.database) && of.changes.has_function(&name.function))
             });
@@ -240,26 +252,38 @@ impl Changer {
     ///
     /// # Errors
     /// Those of the file.
-    pub(crate) fn begin_change(&self, database: &str, changes: &Changes) -> io::Result<()> {
+    pub(crate) fn begin_change(
+        &self,
+        database: &str,
+        changes: &Changes,
+        undone: u64,
+    ) -> io::Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
-        let under_way = |changes: &Changes| UnderWay {
+        let known = self.relations.known()?;
+        let here = known.relations.iter();
+        let here = here.filter(|(name, _)| self.is_here(&name.server, &name.database, database));
+        let mut temporary = self.temporary();
+        let definitions = Definitions::of(changes, here, temporary.iter(), undone);
+        if changes.temporary {
+            temporary.clear();
+        }
+        forget_changes(&mut temporary, |_| true, changes);
+        drop(temporary);
+        let under_way = |changes: Changes| UnderWay {
             server: self.server.clone(),
             database: database.to_owned(),
-            changes: changes.clone(),
+            changes,
+            definitions: Definitions::default(),
         };
         let mut state = self.relations.state();
         let before = state.changing.entry(self.number);
-        before
-            .or_insert_with(|| under_way(&Changes::default()))
-            .changes
-            .join(changes);
+        let before = before.or_insert_with(|| under_way(Changes::default()));
+        before.changes.join(changes);
+        before.definitions.join(changes, definitions);
         drop(state);
-        let mut temporary = self.temporary();
-        temporary.retain(|name, _| !(changes.temporary || changes.has(&name.relation)));
-        drop(temporary);
-        self.relations.forget_changed(&under_way(changes))
+        self.relations.forget_changed(&under_way(changes.clone()))
     }
 
     /// Adds to the catalog what its owner says of the names that lineages are made from.
@@ -288,7 +312,7 @@ impl Changer {
         changes: &[&Changes],
     ) {
         let relation = known.relations.iter().any(|(name, shape)| {
-            let is_changed = |of: &&Changes| is_in(of, &name.relation, shape.part_of.as_ref());
+            let is_changed = |of: &&Changes| is_in(of, name.path(), shape.part_of.table());
             self.is_here(&name.server, &name.database, database) && !changes.iter().any(is_changed)
         });
         let function = known.functions.iter().any(|name| {
@@ -301,13 +325,17 @@ impl Changer {
     }
 
     /// Notes that the client has left, and whether the server has answered all of its statements.
-    pub(crate) const fn leave(&mut self, is_over: bool) {
+    /// `undone`: how often the client was told of an error, or has rolled something back; `None`
+    /// within a transaction.
+    pub(crate) const fn leave(&mut self, is_over: bool, undone: Option<u64>) {
         self.is_over = is_over;
+        self.undone = undone;
     }
 
     /// Compares the catalog of a database with what is known, and marks the relations that are not
     /// what they were, or are gone. Learns those that are new. `settled`: the connection is in no
-    /// transaction, so that what it has changed is what all others see.
+    /// transaction, so that what it has changed is what all others see. `undone`: how often its
+    /// client was told of an error, or has rolled something back.
     ///
     /// # Errors
     /// Those of the file.
@@ -315,12 +343,16 @@ impl Changer {
         &self,
         database: &str,
         settled: bool,
+        undone: u64,
         catalog: &mut Catalog,
     ) -> io::Result<()> {
         let mut state = self.relations.state();
         // What the connection has changed, its partitions included, is learned again.
         let own = settled.then(|| state.changing.remove(&self.number));
-        let own = own.flatten().map(|own| own.changes).unwrap_or_default();
+        let own = own.flatten();
+        let (own, definitions) = own
+            .map(|own| (own.changes, own.definitions))
+            .unwrap_or_default();
         let mut changing = Changes::default();
         let is_over = |(since, _): &mut (Instant, UnderWay)| since.elapsed() >= LEFT_LIMIT;
         let over: Vec<_> = state.left.extract_if(.., is_over).collect();
@@ -336,7 +368,16 @@ impl Changer {
         self.relations.change(|known| {
             self.adopt_columns(database, catalog, known);
             self.note_confidential(database, catalog, known, &[&own, &changing]);
-            self.check_relations(database, catalog, &mut known.relations, (&own, &changing));
+            let is_here =
+                |name: &RelationName| self.is_here(&name.server, &name.database, database);
+            forget_changes(&mut known.relations, is_here, &own);
+            definitions.keep(
+                undone,
+                (&self.server, database),
+                &mut known.relations,
+                &mut self.temporary(),
+            );
+            self.check_relations(database, catalog, &mut known.relations, &changing);
             let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
             let functions = catalog.functions_mut();
             let found = functions.iter().filter(|name| !changing.has_function(name));
@@ -359,14 +400,14 @@ impl Changer {
         })
     }
 
-    /// Compares the relations of the catalog with those that are known. `own` are the changes of
-    /// this connection that are done, `changing` those that may be under way.
+    /// Compares the relations of the catalog with those that are known. `changing` are the changes
+    /// that may be under way.
     fn check_relations(
         &self,
         database: &str,
         catalog: &mut Catalog,
         known: &mut Shapes,
-        (own, changing): (&Changes, &Changes),
+        changing: &Changes,
     ) {
         let mut temporary = self.temporary();
         if !catalog.temporary_schema.is_empty() {
@@ -377,13 +418,11 @@ impl Changer {
             catalog.temporary_schema.clone_from(own);
         }
         let own_schema = catalog.temporary_schema.clone();
-        known.retain(|name, shape| {
-            let here = self.is_here(&name.server, &name.database, database);
-            !(here && is_in(own, &name.relation, shape.part_of.as_ref()))
-        });
         for (name, relation) in catalog.relations_mut() {
             let is_own = !own_schema.is_empty() && relation.schema == own_schema;
-            if is_in(changing, name, relation.root.as_ref())
+            let root = relation.root.as_ref();
+            let root = root.map(|(schema, name)| (schema.as_str(), name.as_str()));
+            if is_in(changing, (&relation.schema, name), root)
                 || (is_session_s_own(&relation.schema) && !is_own)
             {
                 continue;
@@ -398,16 +437,19 @@ impl Changer {
                 learn_or_mark(&mut temporary, named, relation);
                 continue;
             }
-            if is_in(own, name, relation.root.as_ref()) {
-                known.remove(&named);
-            }
             learn_or_mark(known, named, relation);
         }
+        let is_here = |name: &RelationName| {
+            self.is_here(&name.server, &name.database, database)
+                && !is_in(changing, name.path(), None)
+        };
+        definitions::check(known, is_here, catalog);
+        definitions::check(&mut temporary, |_| true, catalog);
         let kept = known.iter().chain(temporary.iter());
         let missing: Vec<(&RelationName, Option<Relation>)> = kept
             .filter(|(name, shape)| {
                 self.is_here(&name.server, &name.database, database)
-                    && !is_in(changing, &name.relation, shape.part_of.as_ref())
+                    && !is_in(changing, name.path(), shape.part_of.table())
                     && catalog
                         .relations(&name.schema, &name.relation)
                         .next()
@@ -453,15 +495,54 @@ impl Drop for Changer {
             // Where the file cannot be written, what another proxy has learned meanwhile stays, and
             // the relation is refused until its owner forgets it.
             drop(self.relations.forget_changed(&under_way));
+            if let Some(undone) = self.undone {
+                let place = (under_way.server.as_str(), under_way.database.as_str());
+                let kept = self.relations.change(|known| {
+                    let mut temporary = Shapes::new();
+                    let definitions = under_way.definitions;
+                    definitions.keep(undone, place, &mut known.relations, &mut temporary);
+                });
+                drop(kept);
+            }
         } else {
             state.left.push((Instant::now(), under_way));
         }
     }
 }
 
-/// Whether changes concern a relation of this name, or the table that it is a partition of.
-fn is_in(changes: &Changes, name: &str, root: Option<&(String, String)>) -> bool {
-    changes.has(name) || root.is_some_and(|(_, root)| changes.has(root))
+/// Whether changes concern a relation of this schema and name, or the table that it is a partition
+/// of.
+fn is_in(changes: &Changes, (schema, name): (&str, &str), root: Option<(&str, &str)>) -> bool {
+    changes.of(schema, name).is_some()
+        || root.is_some_and(|(schema, root)| changes.of(schema, root).is_some())
+}
+
+/// Forgets, of the relations for which `is_here` is true, what statements of the owner may have
+/// changed.
+fn forget_changes(known: &mut Shapes, is_here: impl Fn(&RelationName) -> bool, changes: &Changes) {
+    known.retain(|name, shape| {
+        let of_root = shape
+            .part_of
+            .table()
+            .and_then(|(schema, root)| changes.of(schema, root));
+        // What happens to its table happens to a partition, but for what becomes of its name.
+        let of_root = of_root.map(|change| Change {
+            is_whole: change.are_parts_whole,
+            moves: change.moves || change.is_whole,
+            ..change
+        });
+        let both = changes
+            .of(&name.schema, &name.relation)
+            .into_iter()
+            .chain(of_root);
+        for change in both.filter(|_| is_here(name)) {
+            match shape.after(&change) {
+                Some(after) => *shape = after,
+                None => return false,
+            }
+        }
+        true
+    });
 }
 
 /// Whether a schema is the server's own or a session's, whose relations nobody keeps.
@@ -469,5 +550,7 @@ fn is_session_s_own(schema: &str) -> bool {
     schema.starts_with("pg_") || schema == "information_schema"
 }
 
+#[cfg(test)]
+mod definition_tests;
 #[cfg(test)]
 mod tests;

@@ -190,6 +190,7 @@ impl Downstream {
             }
             _ => (None, None),
         };
+        state.undone = state.undone.saturating_add(1);
         match refusal.or_else(|| state.replacement.take()) {
             Some(refusal) => append_error(&mut self.out, "ERROR", &refusal),
             None => {

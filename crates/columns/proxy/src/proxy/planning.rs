@@ -115,9 +115,10 @@ impl Upstream {
         catalog.set_provisional(transaction != b'I');
         self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
         let settled = transaction == b'I';
+        let undone = self.session.lock().undone;
         let kept = self
             .relations
-            .check(&self.names.database, settled, &mut catalog);
+            .check(&self.names.database, settled, undone, &mut catalog);
         if let Err(error) = kept {
             self.denied.get_or_insert_with(|| unkept(&error));
         }
@@ -263,10 +264,11 @@ impl Upstream {
         for plan in &mut plans {
             self.seal_kept(plan)?;
         }
+        let undone = self.session.lock().undone;
         for plan in &plans {
             let begun = self
                 .relations
-                .begin_change(&self.names.database, &plan.changes);
+                .begin_change(&self.names.database, &plan.changes, undone);
             begun.map_err(|error| unkept(&error))?;
         }
         // Later statements of the same pipeline are planned before the catalog can be read again.

@@ -196,6 +196,8 @@ pub(crate) struct State {
     pub(crate) copying: Option<Copying>,
     /// The server has said that the zone does not know this session's ticket or keys any more.
     pub(crate) lost: bool,
+    /// How often the client was told of an error, or has rolled something back.
+    pub(crate) undone: u64,
     /// Why the server has ended a query of the proxy's own; `None` unless it has.
     pub(crate) interrupted: Option<Interrupt>,
     /// A statement has been sent that may change which columns there are: the other connections are
@@ -230,6 +232,7 @@ impl Session {
             requests: 0,
             copying: None,
             lost: false,
+            undone: 0,
             interrupted: None,
             announces: false,
             replacement: None,

@@ -189,8 +189,11 @@ impl Upstream {
 
     /// Closes what the connection has, because the client has left.
     fn leave(&mut self) {
-        let is_over = self.session.lock().pending_answers.is_empty();
-        self.relations.leave(is_over);
+        let state = self.session.lock();
+        let is_over = state.pending_answers.is_empty();
+        let undone = (state.transaction == b'I').then_some(state.undone);
+        drop(state);
+        self.relations.leave(is_over, undone);
         self.close_session();
     }
 
@@ -327,6 +330,10 @@ impl Upstream {
         self.defined |= effects.defines;
         if effects.defines {
             self.session.lock().announces = true;
+        }
+        if effects.undoes {
+            let mut state = self.session.lock();
+            state.undone = state.undone.saturating_add(1);
         }
         if effects.chains {
             self.begun = SystemTime::now();

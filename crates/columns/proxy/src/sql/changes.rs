@@ -1,22 +1,104 @@
 //! Which relations a statement may make, change or drop: what the owner knows of their columns is
-//! to be learned again.
+//! to be learned again. What the statement leaves as it is, and what it says of the others, has to
+//! hold afterwards.
 //!
 //! Must not: count a relation that a statement only reads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, AlterTableType, DiscardMode, DropStmt, Node, ObjectType, RangeVar, RenameStmt,
+    AlterTableCmd, AlterTableStmt, AlterTableType, CreateStmt, DiscardMode, DropBehavior, DropStmt,
+    Node, ObjectType, OnCommitAction, RangeVar, RenameStmt,
 };
 
-use super::tree::names;
+use super::catalog::{Catalog, Column};
+use super::plain_definition::schema_of;
+use super::table::{defined_column, takes_other_columns};
+use super::tree::{names, schema_and_name};
+
+/// What a statement may do to one relation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// All of its columns may be others afterwards, or it may be gone.
+    pub(crate) is_whole: bool,
+    /// Columns that may have another type or name afterwards.
+    pub(crate) columns: BTreeSet<String>,
+    /// Columns that may be gone afterwards.
+    pub(crate) dropped: BTreeSet<String>,
+    /// It may be a part of another table afterwards.
+    pub(crate) moves: bool,
+    /// The same of all of its partitions.
+    pub(crate) are_parts_whole: bool,
+}
+
+impl Change {
+    /// Returns the change of a whole relation.
+    pub(crate) fn whole() -> Self {
+        Self {
+            is_whole: true,
+            are_parts_whole: true,
+            ..Self::default()
+        }
+    }
+
+    /// Adds what another statement may do to the same relation.
+    fn join(&mut self, other: &Self) {
+        self.is_whole |= other.is_whole;
+        self.are_parts_whole |= other.are_parts_whole;
+        self.columns.extend(other.columns.iter().cloned());
+        self.dropped.extend(other.dropped.iter().cloned());
+        self.moves |= other.moves;
+    }
+}
+
+/// Columns of a relation that has to have them once the statement is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DefinedColumns {
+    /// The relation's schema; empty if the statement names none, and for one of the session's.
+    pub(crate) schema: String,
+    /// The relation's name.
+    pub(crate) relation: String,
+    /// Whether it is one of the session's own, temporary relations.
+    pub(crate) is_temporary: bool,
+    /// Whether these are all of its columns, in their order.
+    pub(crate) is_complete: bool,
+    /// Whether the statement does nothing if there is a relation of the name.
+    pub(crate) only_if_new: bool,
+    pub(crate) columns: Vec<Column>,
+}
+
+/// A relation or a column that gets another name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Renamed {
+    /// The relation's schema; empty if the statement names none.
+    pub(crate) schema: String,
+    /// The relation's name before.
+    pub(crate) relation: String,
+    pub(crate) to: NewName,
+}
+
+/// What a relation or its column is called afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NewName {
+    /// The relation's name.
+    Relation(String),
+    /// The relation's schema.
+    Schema(String),
+    /// A column's name before, and afterwards.
+    Column(String, String),
+}
 
 /// Relations whose columns a statement may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Their names, in whatever schema.
-    pub(crate) names: BTreeSet<String>,
+    /// What it may do to them, by schema and name. The schema is empty where the statement names
+    /// none: the relation may be in any then.
+    pub(crate) relations: BTreeMap<(String, String), Change>,
+    /// The columns whose types it says.
+    pub(crate) defined: Vec<DefinedColumns>,
+    /// What it gives other names.
+    pub(crate) renamed: Vec<Renamed>,
     /// The names of functions that it may make, change or drop.
     pub(crate) functions: BTreeSet<String>,
     /// Whether it drops the session's temporary relations.
@@ -25,15 +107,52 @@ pub(crate) struct Changes {
     pub(crate) any: bool,
 }
 
+impl DefinedColumns {
+    /// Returns none yet of the relation.
+    fn of(range: &RangeVar) -> Self {
+        let (schema, relation) = named(range);
+        let is_temporary = schema == "pg_temp";
+        Self {
+            schema: if is_temporary { String::new() } else { schema },
+            relation,
+            is_temporary,
+            is_complete: false,
+            only_if_new: false,
+            columns: Vec::new(),
+        }
+    }
+}
+
 impl Changes {
-    /// Returns whether the statement changes no relation.
+    /// Returns whether the statement changes no relation, and says nothing of one.
     pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.functions.is_empty() && !self.temporary && !self.any
+        self.relations.is_empty()
+            && self.defined.is_empty()
+            && self.functions.is_empty()
+            && !self.temporary
+            && !self.any
     }
 
-    /// Returns whether the relation of this name may be changed.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.any || self.names.contains(name)
+    /// Returns what may happen to the relation of this schema and name, if anything. The schema is
+    /// empty where it is not known.
+    pub(crate) fn of(&self, schema: &str, name: &str) -> Option<Change> {
+        if self.any {
+            return Some(Change::whole());
+        }
+        let is_meant = |named: &str| {
+            named.is_empty()
+                || schema.is_empty()
+                || named == schema
+                || (named == "pg_temp" && schema.starts_with("pg_temp_"))
+        };
+        let changes = self.relations.iter();
+        let mut found = changes.filter(|((of, relation), _)| relation == name && is_meant(of));
+        let (_, first) = found.next()?;
+        let mut all = first.clone();
+        for (_, change) in found {
+            all.join(change);
+        }
+        Some(all)
     }
 
     /// Returns whether the function of this name may be changed.
@@ -41,12 +160,14 @@ impl Changes {
         self.any || self.functions.contains(name)
     }
 
-    /// Adds those of another statement.
-    pub(crate) fn join(&mut self, other: &Self) {
-        self.names.extend(other.names.iter().cloned());
-        self.functions.extend(other.functions.iter().cloned());
-        self.temporary |= other.temporary;
-        self.any |= other.any;
+    /// Adds those of a later statement, but for what the statements say of columns.
+    pub(crate) fn join(&mut self, later: &Self) {
+        for (name, change) in &later.relations {
+            self.relations.entry(name.clone()).or_default().join(change);
+        }
+        self.functions.extend(later.functions.iter().cloned());
+        self.temporary |= later.temporary;
+        self.any |= later.any;
     }
 
     /// Returns the change of any relation.
@@ -57,19 +178,51 @@ impl Changes {
         }
     }
 
-    /// Adds a relation. Does nothing for `None`.
+    /// Adds a relation of which everything may change. Does nothing for `None`.
     fn add(&mut self, range: Option<&RangeVar>) {
-        self.names.extend(range.map(|range| range.relname.clone()));
+        if let Some(range) = range {
+            self.relations.insert(named(range), Change::whole());
+        }
+    }
+
+    /// Adds a relation that gets another name or schema.
+    fn move_relation(&mut self, relation: &RangeVar, to: NewName) {
+        let change = Change {
+            is_whole: true,
+            moves: true,
+            ..Change::default()
+        };
+        self.relations.insert(named(relation), change);
+        self.renamed.push(Renamed {
+            schema: schema_of(relation).to_owned(),
+            relation: relation.relname.clone(),
+            to,
+        });
     }
 }
 
+/// Returns schema and name of a relation as a statement names it; the schema is empty if it names
+/// none.
+fn named(range: &RangeVar) -> (String, String) {
+    let schema = match range.relpersistence.as_str() {
+        "t" => "pg_temp",
+        _ => schema_of(range),
+    };
+    (schema.to_owned(), range.relname.clone())
+}
+
 /// Returns the relations that the statement may make, change or drop.
-pub(super) fn changed_relations(node: &Node) -> Changes {
+/// `catalog` tells which types hold confidential values.
+pub(super) fn changed_relations(node: &Node, catalog: &Catalog) -> Changes {
     let mut changes = Changes::default();
     match node.node.as_ref() {
-        // One that is there stays as it is, and one that is not has nothing to be forgotten.
-        Some(NodeEnum::CreateStmt(create)) if create.if_not_exists => {}
-        Some(NodeEnum::CreateStmt(create)) => changes.add(create.relation.as_ref()),
+        Some(NodeEnum::CreateStmt(create)) => {
+            // One that is there stays as it is, and one that is not has nothing to be forgotten.
+            if !create.if_not_exists {
+                changes.add(create.relation.as_ref());
+            }
+            changes.defined.extend(defined_table(catalog, create));
+        }
         Some(NodeEnum::CreateForeignTableStmt(create)) => {
             let base = create.base_stmt.as_ref();
             changes.add(base.and_then(|base| base.relation.as_ref()));
@@ -83,18 +236,18 @@ pub(super) fn changed_relations(node: &Node) -> Changes {
         }
         Some(NodeEnum::ViewStmt(view)) => changes.add(view.view.as_ref()),
         Some(NodeEnum::CompositeTypeStmt(create)) => changes.add(create.typevar.as_ref()),
-        Some(NodeEnum::AlterTableStmt(alter)) => alter_table(alter, &mut changes),
+        Some(NodeEnum::AlterTableStmt(alter)) => alter_table(catalog, alter, &mut changes),
         Some(NodeEnum::RenameStmt(rename)) => match &rename.relation {
             Some(_) if is_beside_columns(rename.rename_type()) => {}
-            Some(relation) => {
-                changes.add(Some(relation));
-                changes.names.insert(rename.newname.clone());
-            }
+            Some(relation) => rename_relation(rename, relation, &mut changes),
             None => return renamed(rename),
         },
         Some(NodeEnum::AlterObjectSchemaStmt(alter)) => match &alter.relation {
-            Some(relation) => changes.add(Some(relation)),
-            None => return Changes::any(),
+            Some(relation) => {
+                changes.move_relation(relation, NewName::Schema(alter.newschema.clone()));
+            }
+            None if alter.object_type() == ObjectType::ObjectExtension => return Changes::any(),
+            None => {}
         },
         Some(NodeEnum::CreateFunctionStmt(create)) => {
             let name = names(&create.funcname)
@@ -109,14 +262,34 @@ pub(super) fn changed_relations(node: &Node) -> Changes {
             );
         }
         Some(NodeEnum::DropStmt(drop)) => return dropped(drop),
-        Some(
-            NodeEnum::DropOwnedStmt(_)
-            | NodeEnum::AlterExtensionStmt(_)
-            | NodeEnum::ImportForeignSchemaStmt(_),
-        ) => return Changes::any(),
+        Some(NodeEnum::DropOwnedStmt(_) | NodeEnum::AlterExtensionContentsStmt(_)) => {
+            return Changes::any();
+        }
         _ => {}
     }
     changes
+}
+
+/// Adds what a renaming changes that names a relation: the relation itself, or one of its columns.
+fn rename_relation(rename: &RenameStmt, relation: &RangeVar, changes: &mut Changes) {
+    if rename.rename_type() == ObjectType::ObjectColumn
+        || rename.rename_type() == ObjectType::ObjectAttribute
+    {
+        let change = Change {
+            columns: [rename.subname.clone(), rename.newname.clone()].into(),
+            ..Change::default()
+        };
+        changes.relations.insert(named(relation), change);
+        changes.renamed.push(Renamed {
+            schema: schema_of(relation).to_owned(),
+            relation: relation.relname.clone(),
+            to: NewName::Column(rename.subname.clone(), rename.newname.clone()),
+        });
+    } else {
+        let new = (schema_of(relation).to_owned(), rename.newname.clone());
+        changes.relations.insert(new, Change::whole());
+        changes.move_relation(relation, NewName::Relation(rename.newname.clone()));
+    }
 }
 
 /// Returns what a renaming changes that names no relation: any relation where a schema or a type
@@ -124,7 +297,10 @@ pub(super) fn changed_relations(node: &Node) -> Changes {
 fn renamed(rename: &RenameStmt) -> Changes {
     let mut changes = Changes::default();
     match rename.rename_type() {
-        ObjectType::ObjectFunction | ObjectType::ObjectProcedure | ObjectType::ObjectRoutine => {
+        ObjectType::ObjectFunction
+        | ObjectType::ObjectProcedure
+        | ObjectType::ObjectRoutine
+        | ObjectType::ObjectAggregate => {
             let object = rename
                 .object
                 .as_ref()
@@ -137,14 +313,9 @@ fn renamed(rename: &RenameStmt) -> Changes {
             }
             changes.functions.insert(rename.newname.clone());
         }
-        ObjectType::ObjectRole
-        | ObjectType::ObjectDatabase
-        | ObjectType::ObjectTablespace
-        | ObjectType::ObjectPublication
-        | ObjectType::ObjectSubscription
-        | ObjectType::ObjectEventTrigger
-        | ObjectType::ObjectStatisticExt => {}
-        _ => return Changes::any(),
+        // What is in a schema has another name then, and a composite type is a relation, too.
+        ObjectType::ObjectSchema | ObjectType::ObjectType => return Changes::any(),
+        _ => {}
     }
     changes
 }
@@ -203,30 +374,96 @@ const fn keeps_columns(command: AlterTableType) -> bool {
     )
 }
 
-/// Adds the table of an ALTER TABLE, and the partitions that it attaches or detaches. Nothing where
-/// all of its commands keep the columns.
-fn alter_table(alter: &AlterTableStmt, changes: &mut Changes) {
-    let keeps = |command: &Node| match command.node.as_ref() {
-        Some(NodeEnum::AlterTableCmd(command)) => keeps_columns(command.subtype()),
-        _ => false,
-    };
-    if !alter.cmds.is_empty() && alter.cmds.iter().all(keeps) {
-        return;
+/// Returns the columns of the table that a CREATE TABLE makes, if one of them is confidential. Of
+/// LIKE, INHERITS, PARTITION OF and OF there are others besides.
+fn defined_table(catalog: &Catalog, create: &CreateStmt) -> Option<DefinedColumns> {
+    let range = create.relation.as_ref()?;
+    if create.oncommit() == OnCommitAction::OncommitDrop {
+        return None;
     }
-    changes.add(alter.relation.as_ref());
-    for command in &alter.cmds {
-        let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_ref() else {
-            continue;
-        };
-        if let Some(NodeEnum::PartitionCmd(partition)) =
-            command.def.as_ref().and_then(|def| def.node.as_ref())
-        {
-            changes.add(partition.name.as_ref());
+    let columns: Vec<Column> = create
+        .table_elts
+        .iter()
+        .filter_map(|element| match element.node.as_ref()? {
+            NodeEnum::ColumnDef(column) if column.type_name.is_some() => {
+                Some(defined_column(catalog, column))
+            }
+            _ => None,
+        })
+        .collect();
+    columns
+        .iter()
+        .any(|column| column.kind.is_some())
+        .then(|| DefinedColumns {
+            is_complete: !takes_other_columns(create),
+            only_if_new: create.if_not_exists,
+            columns,
+            ..DefinedColumns::of(range)
+        })
+}
+
+/// Adds the table of an ALTER TABLE, what may become of its columns, and the partitions that it
+/// attaches or detaches. Nothing where all of its commands keep the columns.
+fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes) {
+    use AlterTableType as Of;
+    let Some(range) = alter.relation.as_ref() else {
+        return;
+    };
+    let commands: Vec<&AlterTableCmd> = alter
+        .cmds
+        .iter()
+        .filter_map(|command| match command.node.as_ref()? {
+            NodeEnum::AlterTableCmd(command) => Some(command.as_ref()),
+            _ => None,
+        })
+        .collect();
+    let mut change = Change::default();
+    let mut columns = Vec::new();
+    for command in &commands {
+        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
+        match (command.subtype(), def) {
+            (of, _) if keeps_columns(of) => continue,
+            (Of::AtAddColumn, Some(NodeEnum::ColumnDef(column))) => {
+                // With IF NOT EXISTS one of the name stays as it is.
+                if !command.missing_ok {
+                    columns.push(defined_column(catalog, column));
+                }
+            }
+            (Of::AtDropColumn, _) => drop(change.dropped.insert(command.name.clone())),
+            (Of::AtAlterColumnType, Some(NodeEnum::ColumnDef(column))) => {
+                change.columns.insert(command.name.clone());
+                columns.push(Column {
+                    name: command.name.clone(),
+                    ..defined_column(catalog, column)
+                });
+            }
+            (_, Some(NodeEnum::PartitionCmd(partition))) => {
+                if let Some(part) = &partition.name {
+                    let moved = Change {
+                        moves: true,
+                        ..Change::default()
+                    };
+                    changes.relations.insert(named(part), moved);
+                }
+            }
+            (Of::AtAddInherit | Of::AtDropInherit, _) => change.moves = true,
+            _ => change.join(&Change::whole()),
         }
+        let before = changes.relations.entry(named(range));
+        before.or_default().join(&std::mem::take(&mut change));
+    }
+    columns.retain(|column| column.kind.is_some());
+    // With IF EXISTS there may be no such table.
+    if !columns.is_empty() && !alter.missing_ok {
+        changes.defined.push(DefinedColumns {
+            columns,
+            ..DefinedColumns::of(range)
+        });
     }
 }
 
-/// Returns the relations that a DROP names; any for what relations can depend on.
+/// Returns the relations that a DROP names; any for what relations can depend on, if these are to
+/// be dropped with it.
 fn dropped(drop: &DropStmt) -> Changes {
     let relations = matches!(
         drop.remove_type(),
@@ -239,7 +476,10 @@ fn dropped(drop: &DropStmt) -> Changes {
     );
     let functions = matches!(
         drop.remove_type(),
-        ObjectType::ObjectFunction | ObjectType::ObjectProcedure | ObjectType::ObjectRoutine
+        ObjectType::ObjectFunction
+            | ObjectType::ObjectProcedure
+            | ObjectType::ObjectRoutine
+            | ObjectType::ObjectAggregate
     );
     let mut changes = Changes::default();
     if matches!(
@@ -266,12 +506,21 @@ fn dropped(drop: &DropStmt) -> Changes {
         return changes;
     }
     if !relations {
-        return Changes::any();
+        let cascades = drop.behavior() == DropBehavior::DropCascade;
+        // The tables of an extension go with it.
+        let has_members = drop.remove_type() == ObjectType::ObjectExtension;
+        return if cascades || has_members {
+            Changes::any()
+        } else {
+            changes
+        };
     }
     for object in &drop.objects {
-        if let Some(NodeEnum::List(parts)) = object.node.as_ref() {
-            let name = names(&parts.items).last().map(|name| (*name).to_owned());
-            changes.names.extend(name);
+        if let Some(NodeEnum::List(parts)) = object.node.as_ref()
+            && let Some((schema, name)) = schema_and_name(&parts.items)
+        {
+            let named = (schema.unwrap_or_default().to_owned(), name.to_owned());
+            changes.relations.insert(named, Change::whole());
         }
     }
     changes
@@ -284,35 +533,44 @@ mod tests {
     fn changes(sql: &str) -> Changes {
         let parsed = pg_query::parse(sql, pg_query::ParserOptions::default()).unwrap();
         let statement = parsed.protobuf.stmts[0].stmt.clone().unwrap();
-        changed_relations(&statement)
+        changed_relations(&statement, &crate::sql::tests::catalog(&[]))
     }
 
     #[track_caller]
     fn names_of(sql: &str, expected: &[&str]) {
         let found = changes(sql);
         let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
-        assert_eq!((found.names, found.any), (expected, false), "{sql}");
+        let names = found.relations.into_keys();
+        let names: BTreeSet<String> = names
+            .map(|(schema, name)| match schema.as_str() {
+                "" => name,
+                _ => format!("{schema}.{name}"),
+            })
+            .collect();
+        assert_eq!((names, found.any), (expected, false), "{sql}");
     }
 
     #[test]
     fn definitions_change_what_they_name_and_nothing_else_does() {
-        names_of("CREATE TABLE s.t (LIKE other) INHERITS (parent)", &["t"]);
+        names_of("CREATE TABLE s.t (LIKE other) INHERITS (parent)", &["s.t"]);
+        names_of("CREATE TEMP TABLE t (a int)", &["pg_temp.t"]);
         names_of("CREATE TABLE t AS SELECT * FROM other", &["t"]);
         names_of("SELECT 1 INTO t FROM other", &["t"]);
         names_of("CREATE OR REPLACE VIEW v AS SELECT * FROM other", &["v"]);
         names_of("ALTER TABLE t ADD COLUMN a int, DROP COLUMN b", &["t"]);
         names_of("ALTER TABLE t ATTACH PARTITION p DEFAULT", &["t", "p"]);
         names_of("ALTER TABLE t RENAME TO u", &["t", "u"]);
-        names_of("ALTER TABLE t RENAME COLUMN a TO b", &["t", "b"]);
+        names_of("ALTER TABLE t RENAME COLUMN a TO b", &["t"]);
         names_of("ALTER TABLE t SET SCHEMA s", &["t"]);
         names_of("ALTER TABLE t OWNER TO r, ALTER a TYPE text", &["t"]);
         names_of("ALTER TABLE t INHERIT u", &["t"]);
-        names_of("DROP TABLE s.t, u CASCADE", &["t", "u"]);
+        names_of("DROP TABLE s.t, u CASCADE", &["s.t", "u"]);
         names_of("DROP VIEW v", &["v"]);
         for sql in [
             "DROP SCHEMA s CASCADE",
             "DROP TYPE d CASCADE",
             "DROP EXTENSION e CASCADE",
+            "DROP EXTENSION e",
             "ALTER SCHEMA s RENAME TO u",
             "ALTER TYPE s.d RENAME TO u",
             "DROP OWNED BY r",
@@ -328,7 +586,7 @@ mod tests {
         ] {
             let found = changes(sql);
             assert!(found.has_function("f") && !found.any, "{sql}: {found:?}");
-            assert!(found.names.is_empty(), "{sql}");
+            assert!(found.relations.is_empty(), "{sql}");
         }
         for (sql, expected) in [
             ("DISCARD ALL", true),
@@ -341,6 +599,10 @@ mod tests {
                 "{sql}: {found:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_changes_no_relation_s_columns_is_none_of_them() {
         for sql in [
             "SELECT * FROM t",
             "INSERT INTO t VALUES (1)",
@@ -356,6 +618,12 @@ mod tests {
             "ALTER TABLE t OWNER TO r, ENABLE TRIGGER g, SET (fillfactor = 50)",
             "ALTER TABLE t ADD CHECK (a > 5), ALTER a SET DEFAULT 5, ALTER a SET NOT NULL",
             "ALTER ROLE a RENAME TO b",
+            "ALTER DOMAIN d RENAME CONSTRAINT a TO b",
+            "ALTER TYPE d SET SCHEMA s",
+            "ALTER EXTENSION e UPDATE",
+            "DROP TYPE d",
+            "DROP SCHEMA s",
+            "DROP COLLATION c",
             "DO 'begin end'",
         ] {
             assert!(changes(sql).is_empty(), "{sql}");

@@ -10,9 +10,7 @@ use pg_query::protobuf::{
 
 use super::catalog::{Catalog, Column};
 use super::plain_definition::{has_unknown_type, is_execute, schema_of};
-use super::table::{
-    column_from_definition, kind_from_definition, modifier_from_definition, takes_other_columns,
-};
+use super::table::{defined_column, kind_from_definition, takes_other_columns};
 use super::tree::{names, schema_and_name};
 use super::unread;
 
@@ -163,11 +161,14 @@ fn forget_dropped(known: &mut Catalog, drop: &DropStmt) {
     }
 }
 
-/// Returns whether the statement undoes others: ROLLBACK, with or without a savepoint.
-fn rolls_back(end: &TransactionStmt) -> bool {
+/// Returns whether the statement undoes others: ROLLBACK, with or without a savepoint, or of a
+/// prepared transaction.
+pub(super) fn rolls_back(end: &TransactionStmt) -> bool {
     matches!(
         end.kind(),
-        TransactionStmtKind::TransStmtRollback | TransactionStmtKind::TransStmtRollbackTo
+        TransactionStmtKind::TransStmtRollback
+            | TransactionStmtKind::TransStmtRollbackTo
+            | TransactionStmtKind::TransStmtRollbackPrepared
     )
 }
 
@@ -229,16 +230,7 @@ fn table_from_statement(catalog: &Catalog, node: &Node) -> Option<(String, Strin
     let mut columns = Vec::new();
     for element in &create.table_elts {
         match element.node.as_ref()? {
-            NodeEnum::ColumnDef(column) => {
-                let (name, flow) = column_from_definition(catalog, column);
-                columns.push(Column {
-                    name,
-                    kind: flow.kind,
-                    holds_confidential: flow.confidential && flow.kind.is_none(),
-                    place: 0,
-                    modifier: modifier_from_definition(column.type_name.as_ref()),
-                });
-            }
+            NodeEnum::ColumnDef(column) => columns.push(defined_column(catalog, column)),
             NodeEnum::Constraint(_) => {}
             _ => return None,
         }

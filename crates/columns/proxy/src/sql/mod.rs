@@ -112,7 +112,8 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
         let start = raw.stmt_location;
         let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
         let known = defined.as_deref().unwrap_or(catalog);
-        let changes = node.map(changes::changed_relations).unwrap_or_default();
+        let changes = node.map(|node| changes::changed_relations(node, known));
+        let changes = changes.unwrap_or_default();
         let node = node.filter(|node| utility::may_define(node)).cloned();
         let mut plan = plan_statement(raw, text, version, known, declared)
             .map_err(|refusal| refusal.with_position(sql))?;

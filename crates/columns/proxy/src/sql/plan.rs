@@ -46,6 +46,8 @@ pub(crate) struct Effects {
     pub(crate) copies_in: bool,
     /// It ends a transaction and begins another at once.
     pub(crate) chains: bool,
+    /// It undoes what statements before it have done: ROLLBACK.
+    pub(crate) undoes: bool,
 }
 
 impl Effects {
@@ -57,6 +59,7 @@ impl Effects {
             utility: true,
             copies_in: false,
             chains: false,
+            undoes: false,
         }
     }
 
@@ -68,6 +71,7 @@ impl Effects {
             utility: self.utility || other.utility,
             copies_in: self.copies_in || other.copies_in,
             chains: self.chains || other.chains,
+            undoes: self.undoes || other.undoes,
         }
     }
 }

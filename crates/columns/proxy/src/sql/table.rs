@@ -9,7 +9,7 @@ use pg_query::protobuf::{
 };
 use strongroom_format::columns::{Class, Kind};
 
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Column};
 use super::comparable::ComparableColumn;
 use super::flow::{Columns, Flow};
 use super::functions;
@@ -68,6 +68,21 @@ pub(super) fn column_from_definition(catalog: &Catalog, column: &ColumnDef) -> (
         _ => Flow::plain(),
     };
     (column.colname.clone(), flow)
+}
+
+/// Returns a column as its definition says.
+pub(super) fn defined_column(catalog: &Catalog, column: &ColumnDef) -> Column {
+    let (name, flow) = column_from_definition(catalog, column);
+    let of = column.type_name.as_ref();
+    let is_array = of.is_some_and(|of| !of.array_bounds.is_empty());
+    let kind = flow.kind.filter(|_| !is_array);
+    Column {
+        name,
+        kind,
+        holds_confidential: flow.confidential && kind.is_none(),
+        place: 0,
+        modifier: modifier_from_definition(column.type_name.as_ref()),
+    }
 }
 
 /// Whether a CREATE TABLE takes columns from other tables or from a type: LIKE, INHERITS, PARTITION

@@ -8,6 +8,7 @@ use pg_query::protobuf::{CopyStmt, Node, ObjectType};
 use serde_json::Value;
 
 use super::copy_options::options;
+use super::defining::rolls_back;
 use super::flow::{Columns, Flow};
 use super::plan::{
     Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName, expected_columns,
@@ -61,6 +62,7 @@ pub(crate) fn effects(node: &Node) -> Effects {
         Some(NodeEnum::TransactionStmt(end)) => {
             effects.utility = true;
             effects.chains = end.chain;
+            effects.undoes = rolls_back(end);
         }
         Some(
             NodeEnum::FetchStmt(_)

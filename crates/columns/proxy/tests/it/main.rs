@@ -4,6 +4,7 @@
 
 mod canary;
 mod channel;
+mod definitions;
 mod extension;
 mod lies;
 mod login;

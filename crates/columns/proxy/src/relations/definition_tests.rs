@@ -1,0 +1,243 @@
+//! What statements of the owner leave of a relation, and what they say of it.
+
+use super::tests::{DATABASE, known as nothing, sees, sees_after};
+use super::*;
+use crate::sql::tests::catalog;
+
+/// Tells the connection of a statement with this text, before which the catalog had these tables.
+fn sends(changer: &Changer, tables: &[&str], sql: &str) {
+    let mut catalog = catalog(tables);
+    changer.check(DATABASE, false, 0, &mut catalog).unwrap();
+    for plan in crate::sql::plan(sql, &catalog, 0).unwrap() {
+        changer.begin_change(DATABASE, &plan.changes, 0).unwrap();
+    }
+}
+
+const STAFF: &str = "t(id, name text, city)";
+
+#[test]
+fn a_statement_changes_only_the_columns_that_it_names() {
+    for (sql, allowed, refused) in [
+        (
+            "ALTER TABLE t ADD COLUMN n int",
+            vec!["t(id, name text, city, n)", STAFF],
+            vec![
+                "t(id, name, city, n)",
+                "t(id, city, name text, n)",
+                "t(id, n, name text, city)",
+            ],
+        ),
+        (
+            "ALTER TABLE public.t DROP COLUMN city",
+            vec!["t(id, name text)", STAFF, "t(id, name text, n)"],
+            vec!["t(id, name)", "t(id)", "t(name text)"],
+        ),
+        (
+            "ALTER TABLE t RENAME COLUMN id TO number",
+            vec!["t(number, name text, city)", STAFF],
+            vec![
+                "t(number, name, city)",
+                "t(name text, city, number, n)",
+                "t(number, city)",
+            ],
+        ),
+        (
+            "ALTER TABLE t ALTER city TYPE int USING 1, ADD PRIMARY KEY (id)",
+            vec![STAFF, "t(id, name text, city int4)"],
+            vec!["t(id, name, city)"],
+        ),
+        (
+            "ALTER TABLE t ALTER city SET DEFAULT 'x'",
+            vec![STAFF],
+            vec!["t(id, name, city)"],
+        ),
+    ] {
+        for (shown, is_allowed) in allowed
+            .iter()
+            .map(|shown| (shown, true))
+            .chain(refused.iter().map(|shown| (shown, false)))
+        {
+            let known = nothing();
+            let one = known.connection("server".to_owned());
+            assert_eq!(sees(&one, true, &[STAFF]), Ok(()));
+            sends(&one, &[STAFF], sql);
+            assert_eq!(sees(&one, false, &[STAFF]), Ok(()), "{sql}: under way");
+            let seen = sees(&one, true, &[shown]);
+            assert_eq!(seen.is_ok(), is_allowed, "{sql}: {shown}: {seen:?}");
+            // So it is for whoever comes later.
+            let later = known.connection("server".to_owned());
+            assert_eq!(
+                sees(&later, true, &[shown]).is_ok(),
+                is_allowed,
+                "{sql}: {shown}"
+            );
+            // What has been seen is known whole again.
+            if is_allowed {
+                assert!(sees(&later, true, &["t(n, name text)"]).is_err());
+            }
+        }
+    }
+}
+
+/// Before, statement, after, and what the server may not say instead.
+const SAID: &[(&str, &str, &str, &[&str])] = &[
+    (
+        "u(a)",
+        "CREATE TABLE t (id int, name enc_text, pay enc_numeric)",
+        "t(id, name text, pay numeric)",
+        &[
+            "t(id, name, pay)",
+            "t(name text, id, pay numeric)",
+            "t(id, name text, pay)",
+        ],
+    ),
+    (
+        "u(a)",
+        "CREATE TABLE IF NOT EXISTS public.t (id int, name enc_text)",
+        "t(id, name text)",
+        &["t(id, name)", "t(id, name int4)"],
+    ),
+    (
+        "u(a)",
+        "CREATE TABLE t (LIKE u, name enc_text)",
+        "t(a, name text)",
+        &["t(a, name)", "t(a)"],
+    ),
+    (
+        "t(id)",
+        "ALTER TABLE t ADD COLUMN name strongroom_columns.enc_text",
+        "t(id, more, name text)",
+        &["t(id, name)", "t(id)"],
+    ),
+    (
+        "t(id, name text, pay numeric)",
+        "ALTER TABLE public.t ALTER name TYPE enc_int4",
+        "t(id, name int4, pay numeric)",
+        &["t(id, name, pay numeric)", "t(id, name int4, pay)"],
+    ),
+    (
+        "t(id, title text)",
+        "ALTER TABLE t RENAME title TO name",
+        "t(id, name text)",
+        &["t(id, name)", "t(id, title)", "t(id, title text)"],
+    ),
+    (
+        "u(id, name text)",
+        "ALTER TABLE u RENAME TO t",
+        "t(id, name text)",
+        &["t(id, name)", "t(name text, id)"],
+    ),
+    (
+        "s.t(id, name text)",
+        "ALTER TABLE s.t SET SCHEMA public",
+        "t(id, name text)",
+        &["t(id, name)"],
+    ),
+    (
+        "u(a)",
+        "CREATE TABLE t (id int); ALTER TABLE t ADD name enc_text",
+        "t(id, name text)",
+        &["t(id, name)"],
+    ),
+];
+
+#[test]
+fn what_a_statement_says_of_columns_holds_when_it_is_done() {
+    for (before, sql, allowed, refused) in SAID {
+        let all = std::iter::once((allowed, true)).chain(refused.iter().map(|at| (at, false)));
+        for (shown, is_allowed) in all {
+            for leaves in [false, true] {
+                let known = nothing();
+                let mut one = known.connection("server".to_owned());
+                assert_eq!(sees(&one, true, &[before]), Ok(()));
+                sends(&one, &[before], sql);
+                if leaves {
+                    one.leave(true, Some(0));
+                    drop(one);
+                    one = known.connection("server".to_owned());
+                }
+                let seen = sees(&one, true, &[shown]);
+                assert_eq!(seen.is_ok(), is_allowed, "{sql}: {shown}: {seen:?}");
+                let later = known.connection("server".to_owned());
+                let seen = sees(&later, true, &[shown]);
+                assert_eq!(seen.is_ok(), is_allowed, "{sql}: {shown}: {seen:?}, later");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_not_carried_out_says_nothing() {
+    let create = "CREATE TABLE t (id int, name enc_text)";
+    for (undone, plain) in [(0, false), (1, true)] {
+        let known = nothing();
+        let one = known.connection("server".to_owned());
+        sends(&one, &["u(a)"], create);
+        assert_eq!(sees_after(&one, undone, &["t(id, name)"]).is_ok(), plain);
+    }
+    // A client that leaves in the middle of a transaction has it rolled back.
+    for (undone, plain) in [(None, true), (Some(0), false)] {
+        let known = nothing();
+        let mut one = known.connection("server".to_owned());
+        sends(&one, &["u(a)"], create);
+        one.leave(true, undone);
+        drop(one);
+        let later = known.connection("server".to_owned());
+        assert_eq!(sees(&later, true, &["t(id, name)"]).is_ok(), plain);
+    }
+    // A later statement takes it back.
+    let known = nothing();
+    let one = known.connection("server".to_owned());
+    sends(&one, &["u(a)"], create);
+    sends(&one, &["t(id, name text)"], "DROP TABLE t");
+    assert_eq!(sees(&one, true, &["t(id, name)"]), Ok(()));
+    // So does one that makes a plain relation in its place, after it was never there.
+    sends(&one, &["u(a)"], create);
+    assert_eq!(sees(&one, true, &["u(a)"]), Ok(()));
+    sends(&one, &["u(a)"], "CREATE TABLE t (id int, name text)");
+    assert_eq!(sees(&one, true, &["t(id, name)"]), Ok(()));
+    // So does the owner.
+    sends(&one, &["u(a)"], create);
+    let why = "column \"name\" of t was defined as enc_text, and is plain";
+    assert_eq!(sees(&one, true, &["t(id, name)"]), Err(why.to_owned()));
+    assert_eq!(known.forget(|name| name.relation == "t").unwrap(), 1);
+    assert_eq!(sees(&one, true, &["t(id, name)"]), Ok(()));
+}
+
+#[test]
+fn a_statement_changes_no_relation_of_its_name_in_another_schema() {
+    let known = nothing();
+    let one = known.connection("server".to_owned());
+    assert_eq!(sees(&one, true, &[STAFF]), Ok(()));
+    for sql in [
+        "CREATE TABLE tenant.t (id int, name enc_text)",
+        "CREATE TEMP TABLE t (a int)",
+        "DROP TABLE tenant.t",
+        "DROP TYPE mood",
+        "ALTER TABLE tenant.t DROP COLUMN name",
+    ] {
+        sends(&one, &[STAFF], sql);
+        assert!(sees(&one, true, &["t(id, name, city)"]).is_err(), "{sql}");
+    }
+}
+
+#[test]
+fn what_statements_say_is_kept_in_the_file() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("pins");
+    let open = || Arc::new(KnownRelations::at(path.clone()).unwrap());
+    let known = open();
+    let one = known.connection("s".to_owned());
+    assert_eq!(sees(&one, true, &[STAFF, "u(a)"]), Ok(()));
+    sends(
+        &one,
+        &[STAFF],
+        "ALTER TABLE t DROP id, ADD more enc_int4, ALTER city TYPE int",
+    );
+    sends(&one, &[STAFF], "CREATE TABLE v (a enc_text)");
+    assert!(sees(&one, true, &["t(name text, city)"]).is_err());
+    let one = open().connection("s".to_owned());
+    assert!(sees(&one, true, &["t(name text, city)"]).is_err());
+    assert!(sees(&one, true, &["t(name, more int4)"]).is_err());
+    assert_eq!(sees(&one, true, &["t(name text, city, more int4)"]), Ok(()));
+}

@@ -1,0 +1,95 @@
+//! A server that lies of what a statement of the owner has defined. Method: as `wire.rs`.
+#![expect(clippy::tests_outside_test_module, reason = "an integration test")]
+
+use crate::support::harness::{Wire, catalog};
+
+const INSERT: &str = "INSERT INTO p (name) VALUES ('Alice')";
+const STAFF: &str = "INSERT INTO staff (name) VALUES ('Alice')";
+const CREATE: &str = "CREATE TABLE staff (id int, name enc_text)";
+
+/// The catalog, in which the column `name` of `p` is plain, and `staff` has a plain one of the name.
+fn plain() -> Vec<[&'static str; 7]> {
+    let mut rows = catalog();
+    for row in &mut rows {
+        if row[2] == "p" && row[4] == "name" {
+            row[5] = "25";
+        }
+    }
+    rows.push(["r", "public", "staff", "1", "id", "23", ""]);
+    rows.push(["r", "public", "staff", "2", "name", "25", ""]);
+    rows
+}
+
+/// The catalog is read again before the statement, shows plain columns, and the statement is
+/// refused.
+#[track_caller]
+fn is_refused(wire: &mut Wire, sql: &str) {
+    wire.client.send(b'Q', format!("{sql}\0").as_bytes());
+    wire.server.own_query();
+    wire.answer(&plain());
+    wire.server.expect(b'Q');
+    wire.fails_with("SR-8107");
+    wire.server.never_saw(b"Alice");
+}
+
+#[test]
+fn a_statement_of_the_owner_does_not_make_other_columns_plain() {
+    for (name, sql) in [
+        ("add", "ALTER TABLE p ADD COLUMN more int"),
+        ("drop", "ALTER TABLE p DROP COLUMN note"),
+        ("other", "DROP TABLE other.p"),
+    ] {
+        let mut wire = Wire::start(name);
+        wire.query(sql);
+        wire.completes();
+        is_refused(&mut wire, INSERT);
+    }
+}
+
+#[test]
+fn what_the_owner_has_defined_is_not_plain() {
+    let mut wire = Wire::start("defined");
+    wire.query(CREATE);
+    wire.completes();
+    is_refused(&mut wire, STAFF);
+    // The same when the transaction is said to be rolled back, and nobody has asked for that.
+    let mut wire = Wire::start("committed");
+    wire.query("BEGIN");
+    wire.server.send(b'C', b"BEGIN\0");
+    wire.server.send(b'Z', b"T");
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    wire.query(CREATE);
+    wire.server.send(b'C', b"CREATE TABLE\0");
+    wire.server.send(b'Z', b"T");
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    wire.client.send(b'Q', b"COMMIT\0");
+    wire.server.own_query();
+    for row in catalog() {
+        wire.row(&row);
+    }
+    wire.server.send(b'C', b"SELECT 1\0");
+    wire.server.send(b'Z', b"T");
+    wire.server.expect(b'Q');
+    wire.server.send(b'C', b"ROLLBACK\0");
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    is_refused(&mut wire, STAFF);
+}
+
+/// The client was told that nothing was defined.
+#[test]
+fn what_has_failed_defines_nothing() {
+    let mut wire = Wire::start("failed");
+    wire.query(CREATE);
+    wire.fails();
+    wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
+    wire.server.own_query();
+    let mut rows = catalog();
+    rows.extend(plain().into_iter().filter(|row| row[2] == "staff"));
+    wire.answer(&rows);
+    wire.server.expect(b'Q');
+    wire.completes();
+}
