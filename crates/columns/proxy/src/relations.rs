@@ -91,8 +91,8 @@ pub(crate) struct Changer {
     number: u64,
     /// Whether the server has answered all of its statements, and no further one comes.
     is_over: bool,
-    /// How often the client was told of an error, or has rolled something back, when it left; `None`
-    /// when it left within a transaction.
+    /// How often the client was told of an error, or has rolled something back, when it left;
+    /// `None` when it left within a transaction.
     undone: Option<u64>,
     /// The session's temporary relations.
     temporary: Mutex<Shapes>,

@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 use super::convert::{BINARY, Converter};
 use super::copy_fields::{
-    binary_row_len, csv_field, csv_row_len, escape_text, malformed, quote_csv, split_line_end,
-    text_field_len, text_row_len, unescape_text,
+    RowScan, binary_row_len, csv_field, escape_text, has_text_return, is_written_csv,
+    is_written_text, malformed, quote_csv, split_line_end, text_field_len, unescape_text,
 };
 use super::settings::Settings;
 use crate::envelope;
@@ -80,6 +80,26 @@ impl Transform {
     }
 }
 
+/// Makes the error (22P04, SR-8104) for a carriage return that ends a row, or would be refused.
+fn carriage_return() -> Refusal {
+    Refusal::value(
+        "22P04",
+        "a carriage return in COPY data that does not stand before a newline",
+    )
+}
+
+/// Refuses (22P04, SR-8104) a row for the client that is not as the server writes one: a reader
+/// could find other fields in it, or other rows.
+fn check_written(is_written: bool) -> Result<(), Refusal> {
+    if is_written {
+        return Ok(());
+    }
+    Err(Refusal::value(
+        "22P04",
+        "a row of COPY is not as PostgreSQL writes one",
+    ))
+}
+
 /// One direction of one COPY.
 struct CopyStream {
     transform: Arc<Transform>,
@@ -90,6 +110,7 @@ struct CopyStream {
     /// By whose names columns are known.
     catalog: Arc<Catalog>,
     pending: Zeroizing<Vec<u8>>,
+    scan: RowScan,
     /// Header row or binary header are still to come.
     header: bool,
     sealing: bool,
@@ -162,6 +183,7 @@ impl CopyStream {
             results,
             catalog,
             pending: Zeroizing::new(Vec::new()),
+            scan: RowScan::default(),
             header,
             sealing,
             ended: false,
@@ -177,7 +199,7 @@ impl CopyStream {
             return self.check_after_end(piece);
         }
         self.pending.extend_from_slice(piece);
-        let pending = std::mem::take(&mut self.pending);
+        let mut pending = std::mem::take(&mut self.pending);
         let mut rest = pending.as_slice();
         while let Some(len) = self.row_len(rest)? {
             let (row, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
@@ -190,7 +212,9 @@ impl CopyStream {
         if rest.len() > ROW_MAX {
             return Err(Refusal::value("54000", "a row of COPY is longer than 1 GB"));
         }
-        self.pending = Zeroizing::new(rest.to_vec());
+        let done = pending.len().saturating_sub(rest.len());
+        pending.drain(..done);
+        self.pending = pending;
         Ok(())
     }
 
@@ -222,13 +246,13 @@ impl CopyStream {
 
     /// Returns the length of the first row with its end, or `None` when more has to come. Fails
     /// with SR-8104 for malformed binary data.
-    fn row_len(&self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
+    fn row_len(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         if bytes.is_empty() {
             return Ok(None);
         }
         match self.transform.options.format {
-            CopyFormat::Text => Ok(text_row_len(bytes)),
-            CopyFormat::Csv => Ok(csv_row_len(bytes, &self.transform.options)),
+            CopyFormat::Text => Ok(self.scan.text_row_len(bytes)),
+            CopyFormat::Csv => Ok(self.scan.csv_row_len(bytes, &self.transform.options)),
             CopyFormat::Binary => binary_row_len(bytes, self.header),
         }
     }
@@ -244,6 +268,9 @@ impl CopyStream {
             return Ok(());
         }
         if std::mem::take(&mut self.header) {
+            if !self.sealing && self.transform.options.format != CopyFormat::Binary {
+                self.check_header(split_line_end(row).0)?;
+            }
             out.extend_from_slice(row);
             return Ok(());
         }
@@ -259,6 +286,9 @@ impl CopyStream {
     fn text_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let options = &self.transform.options;
         let (line, end) = split_line_end(row);
+        if self.sealing && has_text_return(line, end) {
+            return Err(carriage_return());
+        }
         let mut rest = line;
         let mut at = 0;
         loop {
@@ -270,7 +300,13 @@ impl CopyStream {
                     let converted = self.convert_field(column, at, &value)?;
                     escape_text(&converted, options.delimiter, out);
                 }
-                _ => out.extend_from_slice(field),
+                _ => {
+                    let is_written = self.sealing
+                        || field == options.null
+                        || is_written_text(field, options.delimiter);
+                    check_written(is_written)?;
+                    out.extend_from_slice(field);
+                }
             }
             at = usize::saturating_add(at, 1);
             let Some((delimiter, next)) = after.split_first() else {
@@ -283,6 +319,53 @@ impl CopyStream {
         self.check_field_count(at)
     }
 
+    /// Checks the header that goes to the client: applications read columns by these names. Fails
+    /// with SR-8108 where a confidential column has the name of another one, or another one its
+    /// name; with SR-8104 if it is not as the server writes one.
+    fn check_header(&self, line: &[u8]) -> Result<(), Refusal> {
+        let options = &self.transform.options;
+        let label_of = |at: usize| {
+            let expected = self.transform.expected.get(at)?.as_ref()?;
+            expected.label.as_ref().filter(|label| label.is_ascii())
+        };
+        let labels: Vec<&String> = (0..self.transform.columns.len())
+            .filter_map(label_of)
+            .collect();
+        let mut rest = line;
+        let mut at = 0;
+        loop {
+            let (len, name, is_written) = match options.format {
+                CopyFormat::Text => {
+                    let len = text_field_len(rest, options.delimiter);
+                    let field = rest.get(..len).unwrap_or(rest);
+                    let is_written = is_written_text(field, options.delimiter);
+                    (len, Zeroizing::new(unescape_text(field)), is_written)
+                }
+                _ => {
+                    let (len, name, quoted) = csv_field(rest, options);
+                    let field = rest.get(..len).unwrap_or(rest);
+                    let is_written = is_written_csv(field, &name, quoted, options);
+                    (len, name, is_written)
+                }
+            };
+            check_written(is_written)?;
+            let is_other = match label_of(at) {
+                Some(label) => label.as_bytes() != name.as_slice(),
+                None => labels
+                    .iter()
+                    .any(|label| label.as_bytes() == name.as_slice()),
+            };
+            at = usize::saturating_add(at, 1);
+            if is_other {
+                return Err(Refusal::other_name(at));
+            }
+            match rest.get(len..).and_then(<[u8]>::split_first) {
+                Some((_, next)) => rest = next,
+                None => return self.check_field_count(at),
+            }
+        }
+    }
+
     /// Appends one row in CSV to `out`, converted. Fails with SR-8104 if a value is not valid or
     /// the number of fields is another.
     fn csv_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
@@ -293,12 +376,19 @@ impl CopyStream {
         loop {
             let (len, value, quoted) = csv_field(rest, options);
             let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            if self.sealing && !quoted && field.contains(&b'\r') {
+                return Err(carriage_return());
+            }
             match self.column(at) {
                 Some(column) if quoted || *value != options.null => {
                     let converted = self.convert_field(column, at, &value)?;
                     quote_csv(&converted, options, out);
                 }
-                _ => out.extend_from_slice(field),
+                _ if self.sealing => out.extend_from_slice(field),
+                _ => {
+                    check_written(is_written_csv(field, &value, quoted, options))?;
+                    out.extend_from_slice(field);
+                }
             }
             at = usize::saturating_add(at, 1);
             let Some((delimiter, next)) = after.split_first() else {

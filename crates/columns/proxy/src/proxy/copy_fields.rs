@@ -28,18 +28,113 @@ pub(super) fn split_line_end(row: &[u8]) -> (&[u8], &[u8]) {
     row.split_at_checked(len).unwrap_or((row, &[]))
 }
 
-/// Returns the length of the first row in text format with its newline. `None` if it has none yet.
-pub(super) fn text_row_len(bytes: &[u8]) -> Option<usize> {
-    // A backslash before the newline makes it data (copyfromparse.c, CopyReadLineText).
+/// How far a row has been looked at whose end has not come yet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RowScan {
+    /// Bytes that were looked at.
+    at: usize,
+    /// Whether they end within quotes.
+    inside: bool,
+    /// Whether the next byte is data, whatever it is.
+    escaped: bool,
+}
+
+impl RowScan {
+    /// Returns the length of the first row in text format with its newline. `None` if it has none
+    /// yet: the next call goes on behind these bytes.
+    pub(super) fn text_row_len(&mut self, bytes: &[u8]) -> Option<usize> {
+        // A backslash before the newline makes it data (copyfromparse.c, CopyReadLineText).
+        for (at, byte) in bytes.iter().enumerate().skip(self.at) {
+            match byte {
+                b'\n' if !self.escaped => {
+                    *self = Self::default();
+                    return Some(at.saturating_add(1));
+                }
+                b'\\' => self.escaped = !self.escaped,
+                _ => self.escaped = false,
+            }
+        }
+        self.at = bytes.len();
+        None
+    }
+
+    /// Returns the length of the first CSV row with its newline; one within quotes does not end it.
+    /// `None` if it has no end yet: the next call goes on behind these bytes.
+    pub(super) fn csv_row_len(&mut self, bytes: &[u8], options: &CopyOptions) -> Option<usize> {
+        for (at, byte) in bytes.iter().enumerate().skip(self.at) {
+            if self.inside {
+                // With escape = quote, two quotes end the quoted part and begin it again, which has
+                // the same effect.
+                if self.escaped {
+                    self.escaped = false;
+                } else if *byte == options.escape && options.escape != options.quote {
+                    self.escaped = true;
+                } else if *byte == options.quote {
+                    self.inside = false;
+                }
+            } else if *byte == options.quote {
+                self.inside = true;
+            } else if *byte == b'\n' {
+                *self = Self::default();
+                return Some(at.saturating_add(1));
+            }
+        }
+        self.at = bytes.len();
+        None
+    }
+}
+
+/// Returns whether a line from the client has a carriage return that PostgreSQL takes for the end
+/// of a row, or refuses (copyfromparse.c, `CopyReadLineText`). `end` is the line's end.
+pub(super) fn has_text_return(line: &[u8], end: &[u8]) -> bool {
     let mut escaped = false;
-    for (at, byte) in bytes.iter().enumerate() {
+    for byte in line {
         match byte {
-            b'\n' if !escaped => return Some(at.saturating_add(1)),
+            b'\r' => return true,
             b'\\' => escaped = !escaped,
             _ => escaped = false,
         }
     }
-    None
+    // A backslash makes the carriage return before the newline data.
+    escaped && end.len() > 1
+}
+
+/// Returns whether a field in text format is as the server writes it (copyto.c,
+/// `CopyAttributeOutText`): readers differ in what they make of others.
+pub(super) fn is_written_text(field: &[u8], delimiter: u8) -> bool {
+    let mut bytes = field.iter();
+    while let Some(byte) = bytes.next() {
+        let is_good = match byte {
+            b'\\' => bytes.next().is_some_and(|next| {
+                let is_control = matches!(delimiter, 8..=13);
+                b"bfnrtv\\".contains(next) || (*next == delimiter && !is_control)
+            }),
+            8..=13 => false,
+            _ => true,
+        };
+        if !is_good {
+            return false;
+        }
+    }
+    true
+}
+
+/// Returns whether a CSV field with this value is as the server writes it (copyto.c,
+/// `CopyAttributeOutCSV`): in quotes from its first byte to its last, or without any.
+pub(super) fn is_written_csv(
+    field: &[u8],
+    value: &[u8],
+    quoted: bool,
+    options: &CopyOptions,
+) -> bool {
+    if !quoted {
+        return !field
+            .iter()
+            .any(|byte| *byte == options.quote || matches!(byte, b'\n' | b'\r'));
+    }
+    let mut written = Zeroizing::new(Vec::with_capacity(field.len()));
+    in_quotes(value, options, &mut written);
+    written.as_slice() == field
 }
 
 /// Returns the length of the first field in text format, without the delimiter after it.
@@ -162,31 +257,6 @@ pub(super) fn csv_field(bytes: &[u8], options: &CopyOptions) -> (usize, Zeroizin
     (at, value, quoted)
 }
 
-/// Returns the length of the first CSV row with its newline; one within quotes does not end it.
-/// `None` if it has no end yet.
-pub(super) fn csv_row_len(bytes: &[u8], options: &CopyOptions) -> Option<usize> {
-    let mut inside = false;
-    let mut escaped = false;
-    for (at, byte) in bytes.iter().enumerate() {
-        if inside {
-            // With escape = quote, two quotes end the quoted part and begin it again, which has the
-            // same effect.
-            if escaped {
-                escaped = false;
-            } else if *byte == options.escape && options.escape != options.quote {
-                escaped = true;
-            } else if *byte == options.quote {
-                inside = false;
-            }
-        } else if *byte == options.quote {
-            inside = true;
-        } else if *byte == b'\n' {
-            return Some(at.saturating_add(1));
-        }
-    }
-    None
-}
-
 /// Appends a value as the server writes a field in CSV, quoted where that is necessary (copyto.c,
 /// `CopyAttributeOutCSV`).
 pub(super) fn quote_csv(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
@@ -199,6 +269,11 @@ pub(super) fn quote_csv(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) 
         out.extend_from_slice(value);
         return;
     }
+    in_quotes(value, options, out);
+}
+
+/// Appends a value in quotes.
+fn in_quotes(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
     out.push(options.quote);
     for byte in value {
         if *byte == options.quote || *byte == options.escape {

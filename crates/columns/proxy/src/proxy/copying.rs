@@ -50,7 +50,7 @@ impl Upstream {
             }
         };
         if let Err(refusal) = converted {
-            self.session.lock().replacement = Some(refusal);
+            self.session.lock().refuse_copy(copying.request, refusal);
             Builder::new(&mut self.out, b'f').string(POISON).end();
             self.incoming = None;
             self.copy_refused = Some(copying.request);

@@ -14,10 +14,11 @@ use strongroom_postgres_wire::{
 };
 
 use super::convert::{Converter, ResultColumn, format_at};
+use super::copy_answers::CopyState;
 use super::messages::{append_error, unexpected};
-use super::rows::{Rows, expected_columns, is_as_known};
+use super::rows::{Rows, check_columns, expected_columns, is_as_known};
 use super::server_error;
-use super::session::{Columns, Copying, Description, Interrupt, PendingAnswer, Session, State};
+use super::session::{Columns, Description, Interrupt, PendingAnswer, Session, State};
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
@@ -28,16 +29,18 @@ const BATCH: usize = 64 * 1024;
 
 pub(crate) struct Downstream {
     session: Arc<Session>,
-    keys: Arc<ColumnKeys>,
+    pub(super) keys: Arc<ColumnKeys>,
     shared: Arc<Shared>,
     server: BufReader<Stream>,
     client: Stream,
-    out: Vec<u8>,
+    pub(super) out: Vec<u8>,
     /// Columns of the last `RowDescription`.
     described: Vec<ResultColumn>,
     /// How the rows of the current execution are opened.
     current: Option<Rows>,
-    copy: Option<super::copy::Outgoing>,
+    pub(super) copy: Option<super::copy::Outgoing>,
+    /// The COPY of the statement that the server answers now.
+    pub(super) copying: CopyState,
     /// A statement's parameters, between their description and that of its result.
     parameters_kept: Vec<u32>,
 }
@@ -60,6 +63,7 @@ impl Downstream {
             described: Vec::new(),
             current: None,
             copy: None,
+            copying: CopyState::Nothing,
             parameters_kept: Vec::new(),
         }
     }
@@ -125,9 +129,13 @@ impl Downstream {
         let session = Arc::clone(&self.session);
         let mut state = session.lock();
         let front = state.pending_answers.front();
-        if front.is_some_and(PendingAnswer::is_refused) && !matches!(message.tag, b'E' | b'S') {
-            // It was made to fail: what follows would be taken for the answer to something else.
-            return Err(unexpected());
+        if !matches!(message.tag, b'E' | b'S') {
+            // Else it would be taken for an answer to something else: what is expected would not be
+            // compared with it. A message that was made to fail is answered by an error alone.
+            let is_expected = |front: &PendingAnswer| front.has(message.tag) && !front.is_refused();
+            if !front.is_some_and(is_expected) {
+                return Err(unexpected());
+            }
         }
         let done = self.handle_answer(&mut state, message);
         drop(state);
@@ -148,20 +156,13 @@ impl Downstream {
                 append(&mut self.out, tag, &body);
                 Ok(())
             }
-            b'E' => {
-                self.handle_error(state, &body);
-                Ok(())
-            }
+            b'E' => self.handle_error(state, &body),
             b'1' | b'2' | b'3' => self.handle_completion(state, tag, &body),
             b't' => self.handle_parameter_description(state, &body),
             b'T' | b'n' => self.handle_row_description(state, tag, &body),
             b'C' | b'I' | b's' => self.handle_command_complete(state, tag, &body),
             b'G' | b'H' | b'W' => self.handle_copy_response(state, tag, &body),
-            b'c' => {
-                self.end_copy();
-                append(&mut self.out, tag, &body);
-                Ok(())
-            }
+            b'c' => self.handle_copy_done(&body),
             b'Z' => self.handle_ready(state, &body),
             _ => {
                 append(&mut self.out, tag, &body);
@@ -172,26 +173,31 @@ impl Downstream {
 
     /// Handles an `ErrorResponse`: passes it on, or the refusal that the proxy has put in its
     /// place, or keeps it from the client if the statement was the proxy's own. Drops the answers
-    /// that will not come.
-    fn handle_error(&mut self, state: &mut State, body: &[u8]) {
-        self.current = None;
-        self.copy = None;
-        state.copying = None;
+    /// that will not come. Fails with SR-8105 if it answers nothing, unless the server ends the
+    /// connection by it.
+    fn handle_error(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
+        self.end_statement(state);
+        let is_fatal = matches!(error_field(body, b'V'), Some(b"FATAL" | b"PANIC"));
+        if state.pending_answers.is_empty() && !is_fatal {
+            return Err(unexpected());
+        }
         state.lost |= is_lost(body);
         let (refusal, texts) = match state.pending_answers.front_mut() {
             Some(PendingAnswer::Parse { refusal, texts, .. }) => (refusal.take(), texts.take()),
-            Some(PendingAnswer::Query { refusal, .. }) => (refusal.take(), None),
+            Some(PendingAnswer::Query { refusal, .. } | PendingAnswer::Execute { refusal, .. }) => {
+                (refusal.take(), None)
+            }
             Some(PendingAnswer::Own { rows, .. }) => {
                 if error_field(body, b'C') == Some(b"57014") {
                     state.interrupted = Some(interrupt(body));
                 }
                 rows.get_or_init(|| None);
-                return;
+                return Ok(());
             }
             _ => (None, None),
         };
         state.undone = state.undone.saturating_add(1);
-        match refusal.or_else(|| state.replacement.take()) {
+        match refusal {
             Some(refusal) => append_error(&mut self.out, "ERROR", &refusal),
             None => {
                 let shown = server_error::for_application(body, texts.as_deref());
@@ -205,6 +211,7 @@ impl Downstream {
         {
             state.skip_to_sync();
         }
+        Ok(())
     }
 
     /// Handles `ParseComplete`, `BindComplete` or `CloseComplete`: takes it off the expected
@@ -290,9 +297,13 @@ impl Downstream {
                 slot,
                 forward,
                 known,
+                expected,
             }) => {
                 if !is_as_known(known.as_ref(), &columns) {
                     return Err(unexpected());
+                }
+                if tag == b'T' {
+                    check_columns(&columns, expected)?;
                 }
                 if let Some(slot) = slot.take() {
                     let parameters = std::mem::take(&mut self.parameters_kept);
@@ -311,9 +322,13 @@ impl Downstream {
                 forward,
                 rows_only,
                 known,
+                expected,
             }) => {
                 if !is_as_known(known.as_ref(), &columns) {
                     return Err(unexpected());
+                }
+                if tag == b'T' {
+                    check_columns(&columns, expected)?;
                 }
                 let forward = *forward && (tag == b'T' || !*rows_only);
                 state.pending_answers.pop_front();
@@ -354,7 +369,8 @@ impl Downstream {
             let session = Arc::clone(&self.session);
             let mut state = session.lock();
             let front = state.pending_answers.front();
-            if !front.is_none_or(PendingAnswer::may_have_rows) {
+            let may_have = |front: &PendingAnswer| front.has(b'D') && front.may_have_rows();
+            if !front.is_some_and(may_have) {
                 return Err(unexpected());
             }
             if let Some(PendingAnswer::Own { collected, .. }) = state.pending_answers.front_mut() {
@@ -442,9 +458,7 @@ impl Downstream {
         tag: u8,
         body: &[u8],
     ) -> Result<(), Refusal> {
-        self.current = None;
-        self.copy = None;
-        state.copying = None;
+        self.end_statement(state);
         match state.pending_answers.front_mut() {
             Some(PendingAnswer::Execute { .. }) => drop(state.pending_answers.pop_front()),
             Some(PendingAnswer::Query {
@@ -463,75 +477,19 @@ impl Downstream {
         Ok(())
     }
 
-    /// Handles the beginning of a COPY: notes how its data is converted, and passes it on. Fails
-    /// with SR-8105 if no COPY was expected.
-    fn handle_copy_response(
-        &mut self,
-        state: &mut State,
-        tag: u8,
-        body: &[u8],
-    ) -> Result<(), Refusal> {
-        // A COPY that was not requested gets no data.
-        let (transform, request) = match state.pending_answers.front() {
-            Some(
-                PendingAnswer::Execute { copy, request, .. }
-                | PendingAnswer::Query { copy, request, .. },
-            ) => (copy.clone(), *request),
-            _ => return Err(unexpected()),
-        };
-        if tag == b'G' {
-            // The server ignores a Sync that it reads while it copies
-            // (src/backend/commands/copyfromparse.c): those that were sent together with the
-            // command get no answer.
-            if matches!(
-                state.pending_answers.front(),
-                Some(PendingAnswer::Execute { .. })
-            ) {
-                state
-                    .pending_answers
-                    .retain(|expect| !matches!(expect, PendingAnswer::Sync { .. }));
-            }
-            state.copying = Some(Copying { request, transform });
-        } else if let Some(transform) = transform {
-            self.copy = Some(super::copy::Outgoing::new(
-                transform,
-                Arc::clone(&self.keys),
-                state.settings.clone(),
-                (Arc::clone(&state.results), Arc::clone(&state.catalog)),
-            ));
-        }
-        append(&mut self.out, tag, body);
-        Ok(())
-    }
-
-    /// Passes data of a COPY on, with its confidential values opened. Fails if one does not open or
-    /// a row is malformed.
-    fn handle_copy_data(&mut self, body: &[u8]) -> Result<(), Refusal> {
-        match self.copy.as_mut() {
-            None => append(&mut self.out, b'd', body),
-            Some(copy) => {
-                let mut shown = Vec::new();
-                copy.push(body, &mut shown)?;
-                if !shown.is_empty() {
-                    append(&mut self.out, b'd', &shown);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets the COPY that has ended.
-    fn end_copy(&mut self) {
+    /// Forgets what belongs to the statement that has ended.
+    fn end_statement(&mut self, state: &mut State) {
+        self.current = None;
         self.copy = None;
+        self.copying = CopyState::Nothing;
+        state.copying = None;
     }
 
     /// Handles `ReadyForQuery`: notes the transaction's state, and passes it on if the client is to
     /// see it. Rows of the proxy's own query are handed to the thread that waits. Fails with
     /// SR-8105 if it was not expected.
     fn handle_ready(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
-        self.current = None;
-        self.copy = None;
-        state.copying = None;
+        self.end_statement(state);
         state.transaction = body.first().copied().unwrap_or(b'I');
         if state.transaction == b'I' && std::mem::take(&mut state.announces) {
             self.shared.epoch.fetch_add(1, Ordering::AcqRel);

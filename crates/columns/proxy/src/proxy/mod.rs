@@ -7,6 +7,7 @@
 mod clock;
 mod convert;
 mod copy;
+mod copy_answers;
 mod copy_fields;
 mod copying;
 

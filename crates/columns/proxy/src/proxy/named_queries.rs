@@ -8,15 +8,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::upstream::Upstream;
 use crate::sql::{ExpectedColumns, NamedUse, QueryName};
 
 /// The queries by their names.
 #[derive(Default)]
-pub(super) struct NamedQueries(BTreeMap<QueryName, Query>);
+pub(super) struct NamedQueries {
+    all: BTreeMap<QueryName, Query>,
+    /// How many were named.
+    count: u64,
+}
 
 struct Query {
-    /// Nothing is known of the columns of a query whose name was given twice, with other columns.
+    /// Of a query whose name was given twice: what both have in common.
     columns: ExpectedColumns,
+    /// How many were named before it.
+    number: u64,
     is_held: bool,
     /// The server has said that the transaction has ended in which it was named. Until the name is
     /// given again, rows under it are the query's: the server may be lying.
@@ -38,23 +45,27 @@ impl NamedQueries {
     ) -> ExpectedColumns {
         match does {
             None => return Arc::clone(planned),
-            Some(NamedUse::Runs(name)) => {
-                let known = self.0.get(name);
-                return known.map_or_else(Arc::default, |query| Arc::clone(&query.columns));
-            }
-            Some(NamedUse::Ends(name)) => drop(self.0.remove(name)),
+            Some(NamedUse::Runs(name)) => return self.rows_of(name).unwrap_or_default(),
+            Some(NamedUse::Ends(name)) => drop(self.all.remove(name)),
             Some(NamedUse::EndsCursors) => {
-                self.0
+                self.all
                     .retain(|name, _| matches!(name, QueryName::Prepared(_)));
             }
             Some(NamedUse::EndsPrepared) => {
-                self.0
+                self.all
                     .retain(|name, _| matches!(name, QueryName::Cursor(_)));
             }
-            Some(NamedUse::EndsAll) => self.0.clear(),
+            Some(NamedUse::EndsAll) => self.all.clear(),
             Some(NamedUse::Names { name, is_held }) => self.name(name, planned, *is_held),
         }
         Arc::default()
+    }
+
+    /// Returns what the columns of the rows of a query are to be; `None` if none of the name is
+    /// known.
+    pub(super) fn rows_of(&self, name: &QueryName) -> Option<ExpectedColumns> {
+        let known = self.all.get(name);
+        known.map(|query| Arc::clone(&query.columns))
     }
 
     /// Notes that the client's driver prepares a statement of this name by the protocol: of an
@@ -62,43 +73,99 @@ impl NamedQueries {
     pub(super) fn note_driver_s(&mut self, name: &[u8]) {
         let unknown = Query {
             columns: ExpectedColumns::default(),
+            number: self.count,
             is_held: true,
             is_over: false,
         };
-        self.0.insert(prepared(name), unknown);
+        self.all.insert(prepared(name), unknown);
     }
 
     /// Notes that the client's driver ends the statement of this name by the protocol.
     pub(super) fn end_driver_s(&mut self, name: &[u8]) {
-        self.0.remove(&prepared(name));
+        self.all.remove(&prepared(name));
     }
 
     /// Notes that a query with these columns gets a name.
     fn name(&mut self, name: &QueryName, columns: &ExpectedColumns, is_held: bool) {
+        self.count = self.count.saturating_add(1);
+        let number = self.count;
         let fresh = || Query {
             columns: Arc::clone(columns),
+            number,
             is_held,
             is_over: false,
         };
-        let named = self.0.entry(name.clone()).or_insert_with(fresh);
+        let named = self.all.entry(name.clone()).or_insert_with(fresh);
         if named.is_over {
             *named = fresh();
         }
         named.is_held |= is_held;
         if named.columns != *columns {
-            named.columns = Arc::default();
+            named.columns = in_common(&named.columns, columns);
         }
     }
 
-    /// Notes that the server has said that a transaction has ended, which closes cursors.
+    /// Notes that a transaction has ended, as the client or the server says, which closes cursors.
     pub(super) fn end_transaction(&mut self) {
-        for query in self.0.values_mut() {
+        for query in self.all.values_mut() {
             query.is_over |= !query.is_held;
         }
-        if self.0.values().filter(|query| query.is_over).count() > KEPT_MIN {
-            self.0.retain(|_, query| !query.is_over);
+        let over = self.all.values().filter(|query| query.is_over);
+        let mut numbers: Vec<u64> = over.map(|query| query.number).collect();
+        numbers.sort_unstable();
+        if let Some(last) = numbers.len().checked_sub(KEPT_MIN.saturating_add(1)) {
+            // The oldest ones go.
+            let oldest = numbers.get(last).copied().unwrap_or_default();
+            self.all
+                .retain(|_, query| !query.is_over || query.number > oldest);
         }
     }
+}
+
+impl Upstream {
+    /// Notes what a statement that is about to be sent does with a query that has a name, and
+    /// returns what the columns of its rows are to be. `planned` is what its plan expects.
+    pub(super) fn expected_of(
+        &mut self,
+        does: Option<&NamedUse>,
+        planned: &ExpectedColumns,
+    ) -> ExpectedColumns {
+        if let Some(NamedUse::Runs(name)) = does {
+            return self.rows_of(name);
+        }
+        self.named_queries.expected_of(does, planned)
+    }
+
+    /// Returns what the columns of the rows of a query with a name are to be. A cursor may be a
+    /// portal that the client's driver has made by the protocol.
+    pub(super) fn rows_of(&self, name: &QueryName) -> ExpectedColumns {
+        let named = self.named_queries.rows_of(name);
+        let portal = || match name {
+            QueryName::Cursor(name) => self.portals.get(name.as_bytes()),
+            QueryName::Prepared(_) => None,
+        };
+        named
+            .or_else(|| portal().map(|portal| Arc::clone(&portal.expected)))
+            .unwrap_or_default()
+    }
+
+    /// Returns what the columns of the rows of a portal are to be. It may be a cursor that the
+    /// client has made by SQL.
+    pub(super) fn rows_of_portal(&self, name: &[u8]) -> ExpectedColumns {
+        match self.portals.get(name) {
+            Some(portal) => Arc::clone(&portal.expected),
+            None => self.rows_of(&QueryName::Cursor(
+                String::from_utf8_lossy(name).into_owned(),
+            )),
+        }
+    }
+}
+
+/// Returns what is expected of rows that may be of either query.
+fn in_common(one: &ExpectedColumns, other: &ExpectedColumns) -> ExpectedColumns {
+    let both = one.iter().zip(other.iter());
+    both.map(|(one, other)| one.clone().filter(|_| one == other))
+        .collect()
 }
 
 /// The name of a prepared statement, from the protocol's bytes.
@@ -156,7 +223,7 @@ mod tests {
         name(&mut queries, cursor("a"), false, 2);
         assert_eq!(run(&mut queries, cursor("a")), 2);
         name(&mut queries, cursor("a"), false, 4);
-        assert_eq!(run(&mut queries, cursor("a")), 0);
+        assert_eq!(run(&mut queries, cursor("a")), 2);
         end(&mut queries, &NamedUse::Ends(cursor("a")));
         name(&mut queries, cursor("a"), false, 4);
         assert_eq!(run(&mut queries, cursor("a")), 4);
@@ -170,6 +237,7 @@ mod tests {
         }
         queries.end_transaction();
         assert_eq!(run(&mut queries, cursor("c0")), 0);
+        assert_eq!(run(&mut queries, cursor("c1")), 1);
         assert_eq!(run(&mut queries, cursor("b")), 1);
         end(&mut queries, &NamedUse::EndsCursors);
         assert_eq!(run(&mut queries, cursor("b")), 0);

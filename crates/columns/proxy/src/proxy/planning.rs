@@ -22,22 +22,21 @@ use crate::sql::{self, ComparableColumn, Constant, Plan};
 /// Returns whether the text is one statement that has no constants of tables: one that sets
 /// something, or begins or ends a transaction. Comments may stand before it.
 fn is_setting(text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 9] = [
-        b"set",
-        b"begin",
-        b"start",
-        b"commit",
-        b"end",
-        b"rollback",
-        b"abort",
-        b"savepoint",
-        b"release",
-    ];
+    const WORDS: [&[u8]; 5] = [b"set", b"begin", b"start", b"savepoint", b"release"];
+    begins_with(text, &WORDS) || begins_with(text, &ENDS)
+}
+
+/// The words with which statements begin that end a failed transaction.
+const ENDS: [&[u8]; 4] = [b"commit", b"end", b"rollback", b"abort"];
+
+/// Returns whether the text is one statement that begins with one of these words. Comments may
+/// stand before it.
+fn begins_with(text: &[u8], words: &[&[u8]]) -> bool {
     let text = without_leading_comments(text).trim_ascii_end();
     let text = text.strip_suffix(b";").unwrap_or(text);
     let end = text.iter().position(|byte| !byte.is_ascii_alphabetic());
     let word = &text[..end.unwrap_or(text.len())];
-    WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) && !text.contains(&b';')
+    words.iter().any(|known| word.eq_ignore_ascii_case(known)) && !text.contains(&b';')
 }
 
 /// Returns the text from its first byte on that is neither white space nor in a comment; nothing if
@@ -86,6 +85,13 @@ impl Upstream {
         Arc::clone(&self.session.lock().catalog)
     }
 
+    /// Whether the catalog is to be read again before the next statement.
+    fn is_due(&self) -> bool {
+        self.defined
+            || self.shared.epoch.load(Ordering::Acquire) != self.epoch
+            || self.catalog_read.elapsed() > CATALOG_AGE_MAX
+    }
+
     /// Reads the catalog again if it is due or with `force`, and where that is possible: not in a
     /// pipeline, nor in a failed transaction; in an open transaction only with `force` or after a
     /// definition, because a query of the proxy's own would precede the client's SET TRANSACTION.
@@ -93,9 +99,7 @@ impl Upstream {
     /// on (SR-8106).
     pub(super) fn refresh(&mut self, force: bool) -> Outcome<bool> {
         let epoch = self.shared.epoch.load(Ordering::Acquire);
-        let due =
-            self.defined || epoch != self.epoch || self.catalog_read.elapsed() > CATALOG_AGE_MAX;
-        if self.in_pipeline || !(due || force) {
+        if self.in_pipeline || !(self.is_due() || force) {
             return Ok(false);
         }
         self.flush()?;
@@ -218,6 +222,9 @@ impl Upstream {
     /// confidential, and with SR-8103 if `standard_conforming_strings` is off and the text does not
     /// set it.
     pub(super) fn plan_statements(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
+        if !begins_with(text, &ENDS) {
+            self.check_transaction()?;
+        }
         // Another connection has changed the schema: what it has made confidential counts within an
         // open transaction, too. A setting may have to be the transaction's first statement.
         let is_told = self.shared.epoch.load(Ordering::Acquire) != self.epoch;
@@ -358,6 +365,7 @@ impl Upstream {
     /// 0A000 if other parameters or constants belong to confidential expressions now; SR-8106 if a
     /// pinned column is not confidential any more; the refusals of [`sql::plan`].
     pub(super) fn check_still_valid(&mut self, statement: &Statement) -> Outcome {
+        self.check_transaction()?;
         self.refresh(false)?;
         if let Some(refusal) = &self.denied {
             return Err(refusal.clone().into());
@@ -403,6 +411,29 @@ impl Upstream {
             catalog,
             expected: now.pop().map(|plan| plan.expected).unwrap_or_default(),
         };
+        Ok(())
+    }
+
+    /// Checks that the catalog can be read where it is to be read again: not in a transaction that
+    /// has failed. What others have made confidential since would not be known. An honest server
+    /// refuses the statement itself.
+    ///
+    /// # Errors
+    /// 25P02 if it has.
+    fn check_transaction(&mut self) -> Outcome {
+        let has_failed = self.session.lock().transaction == b'E';
+        if self.in_pipeline || !has_failed || !self.is_due() {
+            return Ok(());
+        }
+        self.flush()?;
+        if !self.session.wait(|state| state.pending_answers.is_empty()) {
+            return Err(Failure::Skipped);
+        }
+        if self.session.lock().transaction == b'E' && self.catalog().is_confidential() {
+            let message = "current transaction is aborted, commands ignored until end of \
+                           transaction block";
+            return Err(Refusal::postgres("25P02", message.to_owned()).into());
+        }
         Ok(())
     }
 

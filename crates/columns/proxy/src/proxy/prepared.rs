@@ -17,7 +17,7 @@ use super::upstream::{
     BATCH, Failure, Outcome, PLAIN_EXPECTED, Upstream, bind_values, int16s, malformed,
 };
 use crate::sql::refusal::Refusal;
-use crate::sql::{Effects, Structure};
+use crate::sql::{Copies, Effects, ExpectedColumns, NamedUse, Plan, Structure};
 
 /// The type of which a client knows nothing (`src/include/catalog/pg_type.dat`): the server
 /// replaces it.
@@ -70,7 +70,7 @@ impl Upstream {
             let message = "cannot insert multiple commands into a prepared statement".to_owned();
             return Err(Refusal::postgres("42601", message).into());
         }
-        let plan = plans.pop().unwrap_or_default();
+        let plan = plans.pop().unwrap_or_else(Plan::of_any);
         let catalog = self.catalog();
         self.check_sendable(&plan)?;
         let copy = plan.copy.as_ref().map(Transform::of).transpose()?.flatten();
@@ -177,13 +177,14 @@ impl Upstream {
             slot: Some(Arc::clone(&slot)),
             forward: None,
             known: None,
+            expected: ExpectedColumns::default(),
         };
         self.send(expect, b'D', |message| {
             message.byte(b'S').string(name);
         })?;
         let statement = match former {
             Some(former) => former.with_slot(slot),
-            None => Statement::of_sql(slot, self.catalog()),
+            None => Statement::of_sql(name, slot, self.catalog()),
         };
         self.statements
             .insert(name.to_vec(), vec![Arc::new(statement)]);
@@ -226,7 +227,7 @@ impl Upstream {
         let simple = known.filter(is_simple);
         let (statement, values) = match simple {
             Some(statement) => {
-                if statement.copied.is_some() || statement.effects.copies_in {
+                if statement.copied.is_some() || statement.effects.copies == Copies::FromClient {
                     // Its data are sealed for the columns that it had when it was planned.
                     self.check_still_valid(&statement)?;
                 }
@@ -257,9 +258,7 @@ impl Upstream {
         let planned = Arc::clone(&statement.planned().expected);
         let made = Portal {
             columns: Some(columns).filter(|_| !statement.effects.utility),
-            expected: self
-                .named_queries
-                .expected_of(statement.named.as_ref(), &planned),
+            expected: self.expected_of(statement.named.as_ref(), &planned),
             effects: statement.effects,
             copy: statement.copy.clone(),
         };
@@ -357,8 +356,17 @@ impl Upstream {
             b'S' => {
                 let statement = self.known_statement(name);
                 let shown = statement.as_ref().map_or(usize::MAX, |known| known.shown);
+                let expected = match statement.as_deref() {
+                    Some(Statement {
+                        named: Some(NamedUse::Runs(name)),
+                        ..
+                    }) => self.rows_of(name),
+                    Some(known) if known.named.is_none() => Arc::clone(&known.planned().expected),
+                    _ => ExpectedColumns::default(),
+                };
                 // Which of several the server describes is not known; FETCH and its like change.
                 let is_only = self.statements.get(name).is_some_and(|all| all.len() == 1);
+                let expected = if is_only { expected } else { Arc::default() };
                 let statement = statement.filter(|known| is_only && !known.effects.utility);
                 PendingAnswer::DescribeStatement {
                     slot: None,
@@ -366,6 +374,7 @@ impl Upstream {
                     // A statement's columns are described as text.
                     known: statement
                         .map(|known| Columns::Statement(Arc::clone(&known.slot), Arc::new([]))),
+                    expected,
                 }
             }
             _ => PendingAnswer::DescribePortal {
@@ -375,6 +384,7 @@ impl Upstream {
                     .portals
                     .get(name)
                     .and_then(|known| known.columns.clone()),
+                expected: self.rows_of_portal(name),
             },
         };
         self.send(expect, b'D', |message| {
@@ -388,7 +398,7 @@ impl Upstream {
         let name = Fields(body).string().ok_or_else(malformed)?;
         let portal = self.portals.get(name);
         let copy = portal.and_then(|portal| portal.copy.clone());
-        let expected = portal.map(|portal| Arc::clone(&portal.expected));
+        let expected = self.rows_of_portal(name);
         let columns = portal.and_then(|portal| portal.columns.clone());
         let effects = portal.map_or_else(Effects::of_anything, |portal| portal.effects);
         self.note_effects(effects);
@@ -400,6 +410,7 @@ impl Upstream {
                         forward: false,
                         rows_only: false,
                         known: None,
+                        expected: ExpectedColumns::default(),
                     },
                     b'D',
                     |message| {
@@ -411,8 +422,10 @@ impl Upstream {
         };
         let expect = PendingAnswer::Execute {
             columns,
-            expected: expected.unwrap_or_default(),
+            expected,
+            copies: effects.copies,
             copy,
+            refusal: None,
             request: 0,
         };
         self.send(expect, b'E', |message| {

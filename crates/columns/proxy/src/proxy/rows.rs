@@ -29,26 +29,34 @@ impl Rows {
     /// with SR-8108 otherwise: it would make their values up; also if it gives them the names of
     /// others, by which applications read them; with SR-8105 if it has described fewer columns.
     pub(super) fn check_columns(&self) -> Result<(), Refusal> {
-        let certain = self.expected.iter().rposition(Option::is_some);
-        if certain.is_some_and(|certain| certain >= self.columns.len()) {
-            return Err(unexpected());
-        }
-        let both = self.columns.iter().zip(self.expected.iter());
-        for (at, (column, expected)) in both.enumerate() {
-            let Some(expected) = expected else {
-                continue;
-            };
-            if column.enc.is_none() {
-                return Err(Refusal::plain_result(at.saturating_add(1)));
-            }
-            // In other encodings names outside ASCII have other bytes.
-            let label = expected.label.as_ref().filter(|label| label.is_ascii());
-            if label.is_some_and(|label| label.as_bytes() != &*column.name) {
-                return Err(Refusal::other_name(at.saturating_add(1)));
-            }
-        }
-        Ok(())
+        check_columns(&self.columns, &self.expected)
     }
+}
+
+/// Checks described columns as [`Rows::check_columns`] does.
+pub(super) fn check_columns(
+    columns: &[ResultColumn],
+    expected: &ExpectedColumns,
+) -> Result<(), Refusal> {
+    let certain = expected.iter().rposition(Option::is_some);
+    if certain.is_some_and(|certain| certain >= columns.len()) {
+        return Err(unexpected());
+    }
+    let both = columns.iter().zip(expected.iter());
+    for (at, (column, expected)) in both.enumerate() {
+        let Some(expected) = expected else {
+            continue;
+        };
+        if column.enc.is_none() {
+            return Err(Refusal::plain_result(at.saturating_add(1)));
+        }
+        // In other encodings names outside ASCII have other bytes.
+        let label = expected.label.as_ref().filter(|label| label.is_ascii());
+        if label.is_some_and(|label| label.as_bytes() != &*column.name) {
+            return Err(Refusal::other_name(at.saturating_add(1)));
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether the client is told of the same columns as the proxy was, when it asked for them
@@ -73,7 +81,10 @@ pub(super) fn expected_columns(state: &State) -> ExpectedColumns {
     match state.pending_answers.front() {
         Some(PendingAnswer::Execute { expected, .. }) => Arc::clone(expected),
         Some(PendingAnswer::Query { expected, .. }) => {
-            expected.front().cloned().unwrap_or_default()
+            let statement = expected.front();
+            statement.map_or_else(ExpectedColumns::default, |statement| {
+                Arc::clone(&statement.columns)
+            })
         }
         _ => ExpectedColumns::default(),
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::results::Results;
 use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
-use crate::sql::{ExpectedColumns, Texts};
+use crate::sql::{Copies, ExpectedColumns, Texts};
 
 use super::convert::ResultColumn;
 use super::copy::Transform;
@@ -50,6 +50,14 @@ pub(crate) enum Columns {
     Described,
 }
 
+/// What a statement of a simple query is answered with.
+#[derive(Debug)]
+pub(crate) struct ExpectedStatement {
+    /// What the columns of its rows are to be.
+    pub(crate) columns: ExpectedColumns,
+    pub(crate) copies: Copies,
+}
+
 /// An answer that is expected.
 pub(crate) enum PendingAnswer {
     /// `texts`: set if the text is not the client's, who gets positions in its own.
@@ -63,36 +71,42 @@ pub(crate) enum PendingAnswer {
     },
     Close,
     /// `forward`: the client gets the description, of so many parameters. `known`: what it has to
-    /// be.
+    /// be. `expected`: what the columns of the rows are to be.
     DescribeStatement {
         slot: Option<DescriptionSlot>,
         forward: Option<usize>,
         known: Option<Columns>,
+        expected: ExpectedColumns,
     },
     /// `rows_only`: the client does not get a `NoData`. `known`: what the description has to be.
+    /// `expected`: what the columns of the rows are to be.
     DescribePortal {
         forward: bool,
         rows_only: bool,
         known: Option<Columns>,
+        expected: ExpectedColumns,
     },
     /// `request`: its number, which [`Session::push_pending`] sets. `expected`: what the columns of
-    /// its rows are to be.
+    /// its rows are to be. `refusal`: set when the proxy has refused the data of its COPY.
     Execute {
         columns: Columns,
         expected: ExpectedColumns,
+        copies: Copies,
         copy: Option<Arc<Transform>>,
+        refusal: Option<Refusal>,
         request: u64,
     },
     Sync {
         forward: bool,
     },
     /// A simple query. `request`: its number, which [`Session::push_pending`] sets. `expected`:
-    /// what the columns of the rows of each of its statements are to be that has not ended.
-    /// `is_exact`: `expected` has every statement.
+    /// what each of its statements is answered with that has not ended. `is_exact`: `expected` has
+    /// every statement. `others`: what those copy that it does not have.
     Query {
         refusal: Option<Refusal>,
-        expected: VecDeque<ExpectedColumns>,
+        expected: VecDeque<ExpectedStatement>,
         is_exact: bool,
+        others: Copies,
         copy: Option<Arc<Transform>>,
         request: u64,
     },
@@ -124,8 +138,55 @@ impl PendingAnswer {
             } | Self::Query {
                 refusal: Some(_),
                 ..
+            } | Self::Execute {
+                refusal: Some(_),
+                ..
             }
         )
+    }
+
+    /// Returns whether a message of this type may be a part of the answer. Errors may be a part of
+    /// every answer, and notices, notifications and settings may come at any time.
+    pub(crate) const fn has(&self, tag: u8) -> bool {
+        match self {
+            Self::Parse { .. } => matches!(tag, b'1'),
+            Self::Bind { .. } => matches!(tag, b'2'),
+            Self::Close => matches!(tag, b'3'),
+            Self::DescribeStatement { .. } => matches!(tag, b't' | b'T' | b'n'),
+            Self::DescribePortal { .. } => matches!(tag, b'T' | b'n'),
+            Self::Execute { .. } => matches!(
+                tag,
+                b'D' | b'C' | b'I' | b's' | b'G' | b'H' | b'W' | b'd' | b'c'
+            ),
+            Self::Sync { .. } => matches!(tag, b'Z'),
+            Self::Query { .. } => matches!(
+                tag,
+                b'T' | b'D' | b'C' | b'I' | b'G' | b'H' | b'W' | b'd' | b'c' | b'Z'
+            ),
+            Self::Own { .. } => matches!(
+                tag,
+                b'1' | b'2' | b'3' | b'T' | b'n' | b'D' | b'C' | b'I' | b'Z'
+            ),
+            Self::FunctionCall => matches!(tag, b'V' | b'Z'),
+        }
+    }
+
+    /// Returns what the statement copies that is answered now.
+    pub(crate) fn copies(&self) -> Copies {
+        match self {
+            Self::Execute { copies, .. } => *copies,
+            Self::Query {
+                expected,
+                is_exact,
+                others,
+                ..
+            } => match expected.front() {
+                Some(statement) => statement.copies,
+                None if *is_exact => Copies::Nothing,
+                None => *others,
+            },
+            _ => Copies::Nothing,
+        }
     }
 
     /// Returns whether rows may come in answer to it: not when the proxy has made it fail, nor when
@@ -203,8 +264,6 @@ pub(crate) struct State {
     /// A statement has been sent that may change which columns there are: the other connections are
     /// told when its transaction has ended.
     pub(crate) announces: bool,
-    /// The refusal that replaces the next error for the client.
-    pub(crate) replacement: Option<Refusal>,
 }
 
 pub(crate) struct Session {
@@ -235,7 +294,6 @@ impl Session {
             undone: 0,
             interrupted: None,
             announces: false,
-            replacement: None,
         };
         Self {
             state: Mutex::new(state),
@@ -316,6 +374,24 @@ impl Session {
 }
 
 impl State {
+    /// Notes that the proxy has refused the data of the COPY of this request, which the server has
+    /// to answer by an error then.
+    pub(crate) fn refuse_copy(&mut self, number: u64, of: Refusal) {
+        for pending in &mut self.pending_answers {
+            if let PendingAnswer::Execute {
+                refusal, request, ..
+            }
+            | PendingAnswer::Query {
+                refusal, request, ..
+            } = pending
+                && *request == number
+            {
+                *refusal = Some(of);
+                return;
+            }
+        }
+    }
+
     /// Drops the expected answers up to the next Sync, because the server has reported an error
     /// outside a simple query. If there is no Sync yet, messages are ignored until the client sends
     /// one.

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::copy::Transform;
 use super::session::{Columns, DescriptionSlot};
 use crate::sql::catalog::Catalog;
-use crate::sql::{ComparableColumn, Constant, Copy, Effects, ExpectedColumns, NamedUse, Structure};
+use crate::sql::{
+    ComparableColumn, Constant, Copy, Effects, ExpectedColumns, NamedUse, QueryName, Structure,
+};
 
 /// A prepared statement.
 #[derive(Clone)]
@@ -52,8 +54,10 @@ impl Planned {
 }
 
 impl Statement {
-    /// Returns a statement that the client made by SQL: of its parameters nothing is known.
-    pub(super) fn of_sql(slot: DescriptionSlot, catalog: Arc<Catalog>) -> Self {
+    /// Returns the statement of this name that the client made by SQL: of its parameters nothing is
+    /// known.
+    pub(super) fn of_sql(name: &[u8], slot: DescriptionSlot, catalog: Arc<Catalog>) -> Self {
+        let name = String::from_utf8_lossy(name).into_owned();
         Self {
             slot,
             constants: Vec::new(),
@@ -69,7 +73,7 @@ impl Statement {
                 utility: true,
                 ..Effects::default()
             },
-            named: None,
+            named: Some(NamedUse::Runs(QueryName::Prepared(name))),
             copy: None,
             copied: None,
         }

@@ -16,7 +16,9 @@ use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
 use super::convert::Converter;
 use super::copy::{Incoming, Transform};
 use super::named_queries::NamedQueries;
-use super::session::{Columns, Description, DescriptionSlot, PendingAnswer, Session};
+use super::session::{
+    Columns, Description, DescriptionSlot, ExpectedStatement, PendingAnswer, Session,
+};
 use super::shared::{PlaintextConstants, Shared};
 use super::sql_prepared::SqlPrepared;
 use super::statement::{Portal, Statement};
@@ -25,7 +27,7 @@ use super::zone_session::ZoneSession;
 use crate::relations::Changer;
 use crate::sql::comparable::Names;
 use crate::sql::refusal::Refusal;
-use crate::sql::{Constant, Effects, ExpectedColumns, Plan, Texts, Token};
+use crate::sql::{Constant, Copies, Effects, ExpectedColumns, Plan, Texts, Token};
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
 /// made, so its name does not collide.
@@ -316,6 +318,7 @@ impl Upstream {
             refusal: Some(refusal),
             expected: VecDeque::new(),
             is_exact: false,
+            others: Copies::Nothing,
             copy: None,
             request: 0,
         };
@@ -330,6 +333,9 @@ impl Upstream {
         self.defined |= effects.defines;
         if effects.defines {
             self.session.lock().announces = true;
+        }
+        if effects.ends {
+            self.named_queries.end_transaction();
         }
         if effects.undoes {
             let mut state = self.session.lock();
@@ -362,11 +368,11 @@ impl Upstream {
             }
         }
         if plans.iter().all(|plan| !plan.changed) {
-            let expected: Vec<ExpectedColumns> = plans
+            let expected: Vec<ExpectedStatement> = plans
                 .iter()
-                .map(|plan| {
-                    self.named_queries
-                        .expected_of(plan.named.as_ref(), &plan.expected)
+                .map(|plan| ExpectedStatement {
+                    columns: self.expected_of(plan.named.as_ref(), &plan.expected),
+                    copies: plan.effects.copies,
                 })
                 .collect();
             // A text that is not parsed is one plan, whatever statements it has.
@@ -376,6 +382,9 @@ impl Upstream {
                     refusal: None,
                     expected: expected.into(),
                     is_exact,
+                    others: plans
+                        .last()
+                        .map_or(Copies::Anything, |plan| plan.effects.copies),
                     copy,
                     request: 0,
                 },
@@ -385,7 +394,10 @@ impl Upstream {
                 },
             );
         }
-        if plans.iter().any(|plan| plan.effects.copies_in) {
+        if plans
+            .iter()
+            .any(|plan| plan.effects.copies == Copies::FromClient)
+        {
             let message = "COPY FROM STDIN together with statements that have to be changed";
             return Err(Refusal::statement(message, "Send it alone.").into());
         }
@@ -414,9 +426,7 @@ impl Upstream {
                 let description = self.wait_for_description(&slot)?.ok_or(Failure::Skipped)?;
                 self.seal_constants(&plan.constants, &description)?
             };
-            let expected = self
-                .named_queries
-                .expected_of(plan.named.as_ref(), &plan.expected);
+            let expected = self.expected_of(plan.named.as_ref(), &plan.expected);
             self.send(PendingAnswer::Bind { forward: false }, b'B', |message| {
                 message.string(b"").string(b"");
                 bind_values(message, &constants);
@@ -427,6 +437,7 @@ impl Upstream {
                     forward: true,
                     rows_only: true,
                     known: None,
+                    expected: Arc::clone(&expected),
                 },
                 b'D',
                 |message| {
@@ -437,7 +448,9 @@ impl Upstream {
                 PendingAnswer::Execute {
                     columns: Columns::Described,
                     expected,
+                    copies: plan.effects.copies,
                     copy: None,
+                    refusal: None,
                     request: 0,
                 },
                 b'E',
@@ -480,6 +493,7 @@ impl Upstream {
                 slot: Some(Arc::clone(slot)),
                 forward: None,
                 known: None,
+                expected: ExpectedColumns::default(),
             },
             b'D',
             |message| {

@@ -1,4 +1,5 @@
-//! What the proxy has learned of relations and functions, and the lines of the file that keeps them.
+//! What the proxy has learned of relations and functions, and the lines of the file that keeps
+//! them.
 //!
 //! Must not: hold a value.
 

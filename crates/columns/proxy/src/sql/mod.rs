@@ -43,6 +43,7 @@ mod sources;
 mod storing;
 mod table;
 mod tree;
+mod unparsed;
 mod unread;
 mod utility;
 
@@ -64,7 +65,7 @@ pub(crate) use literal::Token;
 #[cfg(test)]
 pub(crate) use plan::ExpectedColumn;
 pub(crate) use plan::{
-    Constant, Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName,
+    Constant, Copies, Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName,
 };
 pub(crate) use position::Texts;
 use refusal::Refusal;
@@ -132,9 +133,14 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
 }
 
 /// Plans a text that the proxy does not read: it is sent as it is. `None` if something confidential
-/// is named in it.
+/// is named in it, if it does not begin as a statement does (lines of a COPY that has failed, for
+/// instance), or if which rows it gives is not known: of FETCH or EXECUTE together with others.
 pub(crate) fn plan_unparsed(sql: &str, catalog: &Catalog) -> Option<Plan> {
-    unread::may_be_sent(catalog, sql).then(|| Plan::of_unparsed(sql))
+    let named = unparsed::named_use(sql, catalog)?;
+    unread::may_be_sent(catalog, sql).then(|| Plan {
+        named,
+        ..Plan::of_unparsed(sql)
+    })
 }
 
 /// Plans a text that is not UTF-8, because the client's encoding is another one: it is sent as it

@@ -33,6 +33,29 @@ pub(crate) struct Constant {
     pub(crate) column: Option<ComparableColumn>,
 }
 
+/// Whether a statement is a COPY between the client and the server, and in which direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Copies {
+    #[default]
+    Nothing,
+    FromClient,
+    ToClient,
+    /// It may be any: it is not read, in a database without confidential columns.
+    Anything,
+}
+
+impl Copies {
+    /// Returns what two statements together copy.
+    const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Nothing, of) | (of, Self::Nothing) => of,
+            (Self::FromClient, Self::FromClient) => Self::FromClient,
+            (Self::ToClient, Self::ToClient) => Self::ToClient,
+            _ => Self::Anything,
+        }
+    }
+}
+
 /// The effects of a statement besides its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
@@ -42,12 +65,14 @@ pub(crate) struct Effects {
     pub(crate) deallocates: bool,
     /// Its result's columns may differ from one execution to the next (FETCH, EXECUTE).
     pub(crate) utility: bool,
-    /// It is a COPY whose data the client sends.
-    pub(crate) copies_in: bool,
+    /// Whether it is a COPY.
+    pub(crate) copies: Copies,
     /// It ends a transaction and begins another at once.
     pub(crate) chains: bool,
     /// It undoes what statements before it have done: ROLLBACK.
     pub(crate) undoes: bool,
+    /// It may close cursors that are not held: COMMIT, ROLLBACK.
+    pub(crate) ends: bool,
 }
 
 impl Effects {
@@ -57,9 +82,10 @@ impl Effects {
             defines: true,
             deallocates: true,
             utility: true,
-            copies_in: false,
+            copies: Copies::Nothing,
             chains: false,
             undoes: false,
+            ends: false,
         }
     }
 
@@ -69,9 +95,10 @@ impl Effects {
             defines: self.defines || other.defines,
             deallocates: self.deallocates || other.deallocates,
             utility: self.utility || other.utility,
-            copies_in: self.copies_in || other.copies_in,
+            copies: self.copies.and(other.copies),
             chains: self.chains || other.chains,
             undoes: self.undoes || other.undoes,
+            ends: self.ends || other.ends,
         }
     }
 }
@@ -242,6 +269,17 @@ impl Plan {
             self.effects.defines = true;
         }
         Some(Arc::new(after))
+    }
+
+    /// Returns the plan of a text that is not read, in a database without confidential columns.
+    pub(crate) fn of_any() -> Self {
+        Self {
+            effects: Effects {
+                copies: Copies::Anything,
+                ..Effects::default()
+            },
+            ..Self::default()
+        }
     }
 
     /// Returns the plan of a text that the proxy's parser does not read: it is sent as it is, and

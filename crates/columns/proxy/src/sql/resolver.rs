@@ -261,8 +261,8 @@ impl<'a> Resolver<'a> {
             }
             chosen.origins = Flow::origins_of_one(flows);
         } else {
-            // Where the value may be one of the sites, a site that is one stands for all. Where each
-            // value is computed, the site that `combine` has chosen keeps standing for them.
+            // Where the value may be one of the sites, a site that is one stands for all. Where
+            // each value is computed, the site that `combine` has chosen keeps standing for them.
             let carried = flows.iter().flat_map(|flow| &flow.carried);
             let mut values = carried.filter(|carried| carried.is_value);
             if let Some(first) = values.next() {

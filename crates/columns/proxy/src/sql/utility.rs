@@ -4,14 +4,14 @@
 //! Must not: pass a statement of a type that is not listed, if it has constants.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{CopyStmt, Node, ObjectType};
+use pg_query::protobuf::{CopyStmt, Node, ObjectType, TransactionStmtKind};
 use serde_json::Value;
 
 use super::copy_options::options;
 use super::defining::rolls_back;
 use super::flow::{Columns, Flow};
 use super::plan::{
-    Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName, expected_columns,
+    Copies, Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName, expected_columns,
 };
 use super::refusal::Refusal;
 use super::resolver::Resolver;
@@ -57,12 +57,21 @@ pub(crate) fn effects(node: &Node) -> Effects {
         )
         | None => {}
         Some(NodeEnum::CopyStmt(copy)) => {
-            effects.copies_in = copy.is_from && copy.filename.is_empty();
+            effects.copies = match (copy.is_from, copy.filename.is_empty()) {
+                (_, false) => Copies::Nothing,
+                (true, true) => Copies::FromClient,
+                (false, true) => Copies::ToClient,
+            };
         }
         Some(NodeEnum::TransactionStmt(end)) => {
             effects.utility = true;
             effects.chains = end.chain;
             effects.undoes = rolls_back(end);
+            effects.ends = rolls_back(end)
+                || matches!(
+                    end.kind(),
+                    TransactionStmtKind::TransStmtCommit | TransactionStmtKind::TransStmtPrepare
+                );
         }
         Some(
             NodeEnum::FetchStmt(_)

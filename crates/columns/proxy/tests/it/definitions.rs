@@ -7,7 +7,8 @@ const INSERT: &str = "INSERT INTO p (name) VALUES ('Alice')";
 const STAFF: &str = "INSERT INTO staff (name) VALUES ('Alice')";
 const CREATE: &str = "CREATE TABLE staff (id int, name enc_text)";
 
-/// The catalog, in which the column `name` of `p` is plain, and `staff` has a plain one of the name.
+/// The catalog, in which the column `name` of `p` is plain, and `staff` has a plain one of the
+/// name.
 fn plain() -> Vec<[&'static str; 7]> {
     let mut rows = catalog();
     for row in &mut rows {

@@ -1,7 +1,8 @@
 //! Constants in expressions of constants that meet a confidential value.
 //!
-//! Method: each way to make a value of others is put into each other one. The result is compared with a confidential column, computed with it, stored in it. Whatever way it is
-//! made, no constant stays in the text unless the statement is refused.
+//! Method: each way to make a value of others is put into each other one. The result is compared
+//! with a confidential column, computed with it, stored in it. Whatever way it is made, no constant
+//! stays in the text unless the statement is refused.
 
 use super::*;
 

@@ -1,0 +1,119 @@
+//! COPY's messages from the server.
+//!
+//! Invariants:
+//! - C3 A COPY begins once for each statement that is one, in that statement's direction; data comes
+//!   within it. A client would take data that answers another statement for its result, and send the
+//!   server what it means as SQL.
+//!
+//! Must not: open a value.
+
+use std::sync::Arc;
+
+use strongroom_postgres_wire::append;
+
+use super::downstream::Downstream;
+use super::messages::unexpected;
+use super::session::{Copying, PendingAnswer, State};
+use crate::sql::Copies;
+use crate::sql::refusal::Refusal;
+
+/// The COPY of a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CopyState {
+    /// None has begun.
+    Nothing,
+    /// From the client.
+    In,
+    /// To the client.
+    Out,
+    /// To the client; all data has come.
+    Done,
+}
+
+impl Downstream {
+    /// Handles the beginning of a COPY: notes how its data is converted, and passes it on. Fails
+    /// with SR-8105 if no COPY was expected.
+    pub(super) fn handle_copy_response(
+        &mut self,
+        state: &mut State,
+        tag: u8,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
+        let front = state.pending_answers.front();
+        // A COPY that was not requested gets no data, and gives none.
+        let is_requested = match front.map(PendingAnswer::copies) {
+            Some(Copies::FromClient) => tag == b'G',
+            Some(Copies::ToClient) => tag == b'H',
+            Some(Copies::Anything) => true,
+            Some(Copies::Nothing) | None => false,
+        };
+        if !is_requested || self.copying != CopyState::Nothing {
+            return Err(unexpected());
+        }
+        let (transform, request) = match front {
+            Some(
+                PendingAnswer::Execute { copy, request, .. }
+                | PendingAnswer::Query { copy, request, .. },
+            ) => (copy.clone(), *request),
+            _ => return Err(unexpected()),
+        };
+        self.copying = if tag == b'G' {
+            CopyState::In
+        } else {
+            CopyState::Out
+        };
+        if tag == b'G' {
+            // The server ignores a Sync that it reads while it copies
+            // (src/backend/commands/copyfromparse.c): those that were sent together with the
+            // command get no answer.
+            if matches!(
+                state.pending_answers.front(),
+                Some(PendingAnswer::Execute { .. })
+            ) {
+                state
+                    .pending_answers
+                    .retain(|expect| !matches!(expect, PendingAnswer::Sync { .. }));
+            }
+            state.copying = Some(Copying { request, transform });
+        } else if let Some(transform) = transform {
+            self.copy = Some(super::copy::Outgoing::new(
+                transform,
+                Arc::clone(&self.keys),
+                state.settings.clone(),
+                (Arc::clone(&state.results), Arc::clone(&state.catalog)),
+            ));
+        }
+        append(&mut self.out, tag, body);
+        Ok(())
+    }
+
+    /// Passes data of a COPY on, with its confidential values opened. Fails if one does not open or
+    /// a row is malformed.
+    pub(super) fn handle_copy_data(&mut self, body: &[u8]) -> Result<(), Refusal> {
+        if self.copying != CopyState::Out {
+            return Err(unexpected());
+        }
+        match self.copy.as_mut() {
+            None => append(&mut self.out, b'd', body),
+            Some(copy) => {
+                let mut shown = Vec::new();
+                copy.push(body, &mut shown)?;
+                if !shown.is_empty() {
+                    append(&mut self.out, b'd', &shown);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles the end of a COPY's data, and passes it on. Fails with SR-8105 if none has begun.
+    pub(super) fn handle_copy_done(&mut self, body: &[u8]) -> Result<(), Refusal> {
+        if self.copying != CopyState::Out {
+            return Err(unexpected());
+        }
+        self.copying = CopyState::Done;
+        self.copy = None;
+        append(&mut self.out, b'c', body);
+        Ok(())
+    }
+}
