@@ -10,37 +10,13 @@
 )]
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-use crate::support::harness::{ENC_INT4, ENC_TEXT, FAILED, Wire, bind, catalog, of_name, parse};
+use crate::support::harness::{
+    ENC_INT4, ENC_TEXT, FAILED, Wire, bind, catalog, described, ends_without, of_name, parse,
+};
 
 /// A text that the proxy refuses, because it cannot read it.
 const REFUSED: &str = "INSERT INTO p (name) VALUE ($1)";
 const INSERT: &str = "INSERT INTO p (name) VALUES ('Alice')";
-
-/// A `RowDescription` of columns of the names with the types.
-fn described(columns: &[(&str, u32)]) -> Vec<u8> {
-    let mut body = u16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
-    for (name, oid) in columns {
-        body.extend_from_slice(name.as_bytes());
-        body.extend_from_slice(&[0; 7]);
-        body.extend_from_slice(&oid.to_be_bytes());
-        body.extend_from_slice(&[0, 4, 255, 255, 255, 255, 0, 0]);
-    }
-    body
-}
-
-/// The client is told that the connection ends, before it has seen this.
-#[track_caller]
-fn ends_without(wire: &mut Wire, canary: &[u8]) {
-    loop {
-        let (tag, body) = wire.client.message();
-        if tag == b'E' {
-            let text = String::from_utf8_lossy(&body).into_owned();
-            assert!(text.contains("FATAL"), "{text}");
-            break;
-        }
-    }
-    wire.client.never_saw(canary);
-}
 
 /// Has the catalog read again, and answers with these rows.
 fn reads_again(wire: &mut Wire, rows: &[[&str; 7]], sql: &str) {

@@ -278,6 +278,32 @@ pub(crate) fn catalog() -> Vec<[&'static str; 7]> {
     ]
 }
 
+/// A `RowDescription` of columns of the names with the types.
+pub(crate) fn described(columns: &[(&str, u32)]) -> Vec<u8> {
+    let mut body = u16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
+    for (name, oid) in columns {
+        body.extend_from_slice(name.as_bytes());
+        body.extend_from_slice(&[0; 7]);
+        body.extend_from_slice(&oid.to_be_bytes());
+        body.extend_from_slice(&[0, 4, 255, 255, 255, 255, 0, 0]);
+    }
+    body
+}
+
+/// The client is told that the connection ends, before it has seen this.
+#[track_caller]
+pub(crate) fn ends_without(wire: &mut Wire, canary: &[u8]) {
+    loop {
+        let (tag, body) = wire.client.message();
+        if tag == b'E' {
+            let text = String::from_utf8_lossy(&body).into_owned();
+            assert!(text.contains("FATAL"), "{text}");
+            break;
+        }
+    }
+    wire.client.never_saw(canary);
+}
+
 /// Parse with declared types.
 pub(crate) fn parse(sql: &str, types: &[u32]) -> Vec<u8> {
     let mut body = format!("\0{sql}\0").into_bytes();
