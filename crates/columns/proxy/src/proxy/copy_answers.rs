@@ -1,7 +1,8 @@
 //! COPY's messages from the server.
 //!
 //! Invariants:
-//! - C3 A COPY begins once for each statement that is one, in that statement's direction; data comes
+//! - C3 A COPY begins once for each statement that is one, in that statement's direction; data
+//!   comes
 //!   within it. A client would take data that answers another statement for its result, and send the
 //!   server what it means as SQL.
 //!

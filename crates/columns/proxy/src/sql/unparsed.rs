@@ -1,5 +1,5 @@
-//! Texts that are sent although the proxy does not read their constants: whether they are statements
-//! at all, and of which query their rows are.
+//! Texts that are sent although the proxy does not read their constants: whether they are
+//! statements at all, and of which query their rows are.
 //!
 //! Must not: look for names of what is confidential.
 
