@@ -25,6 +25,7 @@ mod image;
 mod key_ledgers;
 pub(crate) mod keyed_order;
 mod log;
+mod made_for;
 mod marks;
 pub(crate) mod memory;
 mod open;

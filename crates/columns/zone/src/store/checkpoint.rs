@@ -232,6 +232,7 @@ impl Store {
             ledgers: u32::try_from(self.key_ledgers.len()).map_err(|_| NoMemory)?,
             quarantine: self.reclamation.quarantined_count() as u64,
             timeline,
+            redo_from: self.replay.redo_from_of_manifest(),
         };
         out.extend(&body.to_bytes())?;
         let mut dropped = partitions.dropped.iter().peekable();

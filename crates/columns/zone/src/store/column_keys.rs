@@ -3,10 +3,11 @@
 //!
 //! Invariants: S6: a column is bound once, when its first value is stored, and stays bound; the
 //! binding is in the manifest and in the log before the column's first value, and in every record
-//! of its values until a manifest has it too. A host that could bind a column anew could have its
-//! values sealed under a key of its own. S7: the key is in a durable manifest before the binding is
+//! of its values, which are put into no column with another binding. A host that could bind a
+//! column anew could have its values sealed under a key of its own. S7: the key is in a durable manifest before the binding is
 //! in the log. Must not: use a key, or have one outside locked memory.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 
 use strongroom_columns_ring::Fault;
@@ -117,9 +118,6 @@ impl Store {
             btree_map::Entry::Vacant(place) => place.insert(ColumnKey {
                 id: to.key,
                 lineage: to.lineage,
-                announced: false,
-                durable: false,
-                published: false,
             }),
         };
         let kept = self.keep_key(to.key, key);
@@ -224,10 +222,11 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a column's binding to the ring's next redo record, once for each record, unless it is
-    /// known to be in the log and in a manifest: a host that leaves the only record with it out of
-    /// the log could bind the column to its own key. `Fault::BadRequest` for a ring that is not
-    /// attached or a record that would become too long; `Fault::OutOfMemory` if no memory is left.
+    /// Adds a column's binding to the ring's next redo record, once for each record: it says what
+    /// the values of the record were made for. Without it, a host could have them put into a
+    /// column that it has bound to a key of its own in another history of the store.
+    /// `Fault::BadRequest` for a ring that is not attached or a record that would become too long;
+    /// `Fault::OutOfMemory` if no memory is left.
     pub(super) fn log_binding(
         &mut self,
         ring: u32,
@@ -238,7 +237,7 @@ impl Store {
             return Ok(());
         };
         let first_extent = of.first_extent;
-        let bound = of.column_keys.get(&column).filter(|key| !key.is_known());
+        let bound = of.column_keys.get(&column);
         let Some((key_id, lineage)) = bound.map(|key| (key.id, key.lineage)) else {
             return Ok(());
         };
@@ -257,45 +256,40 @@ impl Store {
         )
     }
 
-    /// Notes that the host's log has the bindings of these (partition, column) pairs. They are left
-    /// out of later records once a manifest has them too.
-    pub(super) fn confirm_bindings(&mut self, bound: &[(u16, u16)]) {
-        for (number, column) in bound {
-            let partition = self.partitions.get_mut(*number);
-            if let Some(key) = partition.and_then(|partition| partition.column_keys.get_mut(column))
-            {
-                key.announced = true;
-            }
-        }
-    }
-
-    /// Applies a binding that a redo record has. One of an unknown or earlier partition of that
-    /// number is ignored. SR-8016 if the column is bound to something else.
-    pub(super) fn apply_bound(&mut self, binding: &ColumnBinding) -> Result<(), Error> {
-        let Some(partition) = self.partitions.get_mut(binding.partition) else {
+    /// Applies a binding that a redo record at `position` has. One of an unknown or earlier
+    /// partition of that number is ignored. SR-8012 for one of a later partition, whose opening is
+    /// missing; SR-8030 if the column is bound to something else.
+    pub(super) fn apply_bound(
+        &mut self,
+        binding: &ColumnBinding,
+        position: u64,
+    ) -> Result<(), Error> {
+        let (number, column) = (binding.partition, binding.column);
+        let Some(partition) = self.partitions.get_mut(number) else {
             return Ok(());
         };
-        if binding.first_extent != partition.first_extent {
-            return Ok(());
+        match binding.first_extent.cmp(&partition.first_extent) {
+            Ordering::Less => Ok(()),
+            Ordering::Greater => {
+                let what = format!("at position {position}: partition {number} was not opened");
+                Err(Error::new(&code::LOG_GAP, what))
+            }
+            Ordering::Equal => {
+                let bound = ColumnKey {
+                    id: binding.key_id,
+                    lineage: binding.lineage,
+                };
+                let known = partition.column_keys.entry(column);
+                if *known.or_insert_with(|| bound.clone()) == bound {
+                    return Ok(());
+                }
+                let what = format!(
+                    "at position {position}: column {column} of partition {number} is bound to \
+                     something else"
+                );
+                Err(Error::new(&code::STORE_HISTORY, what))
+            }
         }
-        let key = partition
-            .column_keys
-            .entry(binding.column)
-            .or_insert(ColumnKey {
-                id: binding.key_id,
-                lineage: binding.lineage,
-                announced: true,
-                durable: false,
-                published: false,
-            });
-        key.announced = true;
-        if key.id == binding.key_id && key.lineage == binding.lineage {
-            return Ok(());
-        }
-        Err(Error::new(
-            &code::REDO_RECORD,
-            "a column that is bound to something else",
-        ))
     }
 }
 
@@ -338,9 +332,6 @@ impl Partition {
             let key = ColumnKey {
                 id: entry.key_id,
                 lineage: entry.lineage,
-                announced: true,
-                durable: true,
-                published: false,
             };
             self.column_keys.insert(entry.column, key);
             rest = tail;

@@ -13,6 +13,7 @@ use strongroom_format::columns::manifest::{
     BlockEntry, ChainEntry, ExtentEntry, MANIFEST_VERSION, ManifestBody, ManifestError,
     ManifestHead, PartitionEntry, QuarantineEntry, manifest_layout,
 };
+use strongroom_format::columns::redo::REDO_VERSION;
 use strongroom_format::header::ObjectKind;
 use strongroom_keyring::{Error, NewObject, Object, Opener, Recipient, durable};
 
@@ -144,7 +145,8 @@ impl Store {
         let anchored = store.anchor.read()?;
         match manifest {
             Some(file) => store.load_manifest(&file, anchored, options)?,
-            None if anchored == 0 => {}
+            // A new store: nothing in its log is older than it is.
+            None if anchored == 0 => store.replay.redo_from = u32::from(REDO_VERSION),
             None if options.accept_restored => store.partitions.skip_extents(),
             None => return Err(Error::new(&code::STORE_OLD, "there is no manifest")),
         }
@@ -197,6 +199,7 @@ impl Store {
         self.reclamation.last_sweep = body.sweep;
         self.cache.block_version = body.block_version;
         self.partitions.floor = body.floor;
+        self.replay.redo_from = body.redo_from;
         let mut last = 0;
         for _ in 0..body.partitions {
             let (entry, tail) = PartitionEntry::parse(rest)?;

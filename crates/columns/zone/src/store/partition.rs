@@ -56,25 +56,10 @@ pub(super) struct Partition {
 }
 
 /// The key that a column is bound to.
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct ColumnKey {
     pub(super) id: [u8; 16],
     pub(super) lineage: Lineage,
-    /// Whether a record with the binding is in the host's log, as the host says.
-    pub(super) announced: bool,
-    /// Whether a manifest has the binding.
-    pub(super) durable: bool,
-    /// Whether the manifest that is being published has it.
-    pub(super) published: bool,
-}
-
-impl ColumnKey {
-    /// Whether both the host's log and a manifest of the store have the binding, so that no further
-    /// record needs to contain it. The log is not enough, because only the host says what is in it:
-    /// it could leave the record out, and have the column bound to another key after a restart. A
-    /// manifest is not enough either, because standbys read the log only.
-    pub(super) const fn is_known(&self) -> bool {
-        self.announced && self.durable
-    }
 }
 
 /// 65536 slots of one column.
@@ -233,9 +218,6 @@ impl Partition {
     /// Notes that a manifest which has the partition as it is now is being published.
     pub(super) fn begin_publication(&mut self, reserved_to: u32) {
         self.published_to = Some(reserved_to);
-        for key in self.column_keys.values_mut() {
-            key.published = true;
-        }
     }
 
     /// Notes that the manifest being published is durable, or with `durable` false, that it has
@@ -245,9 +227,6 @@ impl Partition {
         if let Some(reserved_to) = reserved_to {
             self.reserved_to = reserved_to;
             self.durable = true;
-        }
-        for key in self.column_keys.values_mut() {
-            key.durable |= std::mem::take(&mut key.published) && durable;
         }
     }
 

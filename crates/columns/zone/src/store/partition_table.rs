@@ -5,6 +5,7 @@
 //! drop is in the host's log; a change of a partition has a stamp, so that an older change found in
 //! a log does nothing. Must not: know more of a relation than its three numbers.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use strongroom_format::columns::fid::{EXTENTS, PARTITIONS};
@@ -187,6 +188,24 @@ impl PartitionTable {
         let known = partition.map(|partition| partition.stamp);
         let known = known.or_else(|| dropped.map(|dropped| dropped.stamp));
         known.is_none_or(|stamp| change.stamp > stamp)
+    }
+
+    /// Whether the opening of a partition can be of one history with the partition of its number in
+    /// the table: it is the same one, an earlier one, or a later one. A later partition of a number
+    /// has a higher stamp and a higher first extent, above all extents of the earlier one. True for
+    /// an unknown and a dropped partition.
+    pub(super) fn is_consistent(&self, opening: &PartitionChange) -> bool {
+        let Some(known) = self.get(opening.partition) else {
+            return true;
+        };
+        match opening.first_extent.cmp(&known.first_extent) {
+            Ordering::Less => opening.stamp < known.stamp,
+            Ordering::Equal => true,
+            Ordering::Greater => {
+                opening.stamp > known.stamp
+                    && known.numbers().all(|extent| extent < opening.first_extent)
+            }
+        }
     }
 
     /// Adds an empty partition as `change` says, over any of its number.

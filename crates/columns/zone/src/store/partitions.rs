@@ -4,6 +4,7 @@
 //! three numbers.
 
 use strongroom_columns_ring::Fault;
+use strongroom_format::columns::fid::EXTENTS;
 use strongroom_format::columns::redo::{Entry, PartitionChange, Relation};
 
 use super::Store;
@@ -76,7 +77,12 @@ impl Store {
         let change = PartitionChange {
             partition: number,
             relation: Relation::NONE,
-            first_extent: partition.next_extent,
+            // Even of a number that no value was stored under, every partition has another first
+            // extent: bindings in records name it.
+            first_extent: partition
+                .next_extent
+                .max(partition.first_extent.saturating_add(1))
+                .min(EXTENTS),
             stamp: self.partitions.stamp + 1,
         };
         if let Some(ring) = ring {

@@ -68,13 +68,11 @@ impl Store {
         let Some(FollowUp {
             freed,
             opened,
-            bound,
             dropped,
         }) = self.redo.confirm(ring, number)
         else {
             return;
         };
-        self.confirm_bindings(&bound);
         for number in opened {
             if let Some(partition) = self.partitions.get_mut(number) {
                 partition.announced = true;
@@ -211,8 +209,8 @@ impl Store {
         self.put_logged(Some(ring), partition, item.column, item.kind, value)
     }
 
-    /// Adds a new value to the ring's next redo record, with the opening of its partition and the
-    /// binding of its column where they are not yet known to be in the log. `Fault::BadRequest` if
+    /// Adds a new value to the ring's next redo record, with the binding of its column, and with the
+    /// opening of its partition where that is not yet known to be in the log. `Fault::BadRequest` if
     /// the record is full or the ring unknown; `Fault::PartitionUnknown` if there is no such
     /// partition, `Fault::OutOfMemory` if no memory is left.
     pub(super) fn log_put(

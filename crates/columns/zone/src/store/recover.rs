@@ -17,6 +17,7 @@ use strongroom_keyring::Error;
 use super::Store;
 use super::block_address::BlockAddress;
 use super::faults::no_memory;
+use super::made_for::MadeFor;
 use super::memory::Buffer;
 use super::partition::Extent;
 use super::partition_table::reserve_after;
@@ -173,8 +174,9 @@ impl Store {
     }
 
     /// Opens a record into `body` and applies its entries. SR-8016 if it is damaged, SR-3002 if it
-    /// is of a later version, SR-8012 if one before it is missing; those of applying. A record that
-    /// this process has sealed itself changes nothing.
+    /// is of a later version, SR-8030 if it is of an earlier one than the log can have, SR-8012 if
+    /// one before it is missing; those of applying. A record that this process has sealed itself
+    /// changes nothing.
     fn replay_into(
         &mut self,
         record: &[u8],
@@ -201,6 +203,14 @@ impl Store {
             );
             return Err(Error::new(&code::NEWER_FORMAT, what));
         }
+        if u32::from(head.version) < self.replay.redo_from {
+            let what = format!(
+                "at position {position} there is a redo record of version {}, although the store \
+                 has gone on with later ones",
+                head.version
+            );
+            return Err(Error::new(&code::STORE_HISTORY, what));
+        }
         let (link, mut rest) = Link::parse(body.as_slice()).ok_or_else(bad)?;
         // The store has what this incarnation sealed itself; its chains are those of the rings.
         if head.incarnation == self.redo.incarnation() {
@@ -213,37 +223,49 @@ impl Store {
             );
             return Err(Error::new(&code::LOG_GAP, what));
         }
+        let mut made_for = MadeFor::new(head.version);
         while !rest.is_empty() {
             let (entry, tail) = Entry::parse(rest).ok_or_else(bad)?;
-            self.apply(&entry, position)?;
+            self.apply(&entry, position, &mut made_for)?;
             rest = tail;
         }
         Ok(())
     }
 
     /// Applies an entry of a record found at `position`. One that was applied before, or is older
-    /// than what the store has, changes nothing. SR-8012 or SR-8016 for an entry that does not
-    /// follow from what the store has; errors of reading blocks.
-    fn apply(&mut self, entry: &Entry<'_>, position: u64) -> Result<(), Error> {
+    /// than what the store has, changes nothing. `made_for` has the bindings that the record has up
+    /// to here. SR-8012 or SR-8030 for an entry that does not follow from what the store has;
+    /// errors of reading blocks.
+    fn apply(
+        &mut self,
+        entry: &Entry<'_>,
+        position: u64,
+        made_for: &mut MadeFor,
+    ) -> Result<(), Error> {
         match entry {
             Entry::Word {
                 fid,
                 column,
                 kind,
                 word,
-            } => self.apply_put(
-                *fid,
-                *column,
-                *kind,
-                Value::Word(u64::from_le_bytes(*word)),
-                position,
-            ),
+            } => {
+                let value = Value::Word(u64::from_le_bytes(*word));
+                if self.is_for(*fid, *column, made_for, position)? {
+                    self.apply_put(*fid, (*column, *kind), value, position)?;
+                }
+                Ok(())
+            }
             Entry::Bytes {
                 fid,
                 column,
                 kind,
                 bytes,
-            } => self.apply_put(*fid, *column, *kind, Value::Bytes(bytes), position),
+            } => {
+                if self.is_for(*fid, *column, made_for, position)? {
+                    self.apply_put(*fid, (*column, *kind), Value::Bytes(bytes), position)?;
+                }
+                Ok(())
+            }
             Entry::Freed(fid) => self.apply_freed(*fid),
             Entry::Swept(sweep, fid) => {
                 self.reclamation.last_sweep = self.reclamation.last_sweep.max(*sweep);
@@ -252,14 +274,17 @@ impl Store {
                 }
                 Ok(())
             }
-            Entry::Opened(change) => self.apply_opened(*change),
+            Entry::Opened(change) => self.apply_opened(*change, position),
             Entry::Dropped(change) => {
                 if self.partitions.is_newer(change) {
                     self.remove_partition(*change);
                 }
                 Ok(())
             }
-            Entry::Bound(binding) => self.apply_bound(binding),
+            Entry::Bound(binding) => {
+                made_for.note(binding);
+                self.apply_bound(binding, position)
+            }
             Entry::Rehomed(change) => {
                 if self.partitions.is_newer(change) {
                     self.partitions.reassign(*change);
@@ -270,8 +295,15 @@ impl Store {
     }
 
     /// Makes a partition, or gives it to another relation, unless a later change of it is known.
-    /// SR-8016 if another partition already uses its extents.
-    fn apply_opened(&mut self, change: PartitionChange) -> Result<(), Error> {
+    /// SR-8030 if the partition that is known cannot have come before or after it.
+    fn apply_opened(&mut self, change: PartitionChange, position: u64) -> Result<(), Error> {
+        if !self.partitions.is_consistent(&change) {
+            let what = format!(
+                "at position {position}: another partition {} was opened",
+                change.partition
+            );
+            return Err(Error::new(&code::STORE_HISTORY, what));
+        }
         if !self.partitions.is_newer(&change) {
             return Ok(());
         }
@@ -281,16 +313,6 @@ impl Store {
             if partition.first_extent == change.first_extent {
                 self.partitions.reassign(change);
                 return Ok(());
-            }
-            // A number is given out again with extents that were never used under it.
-            if partition
-                .numbers()
-                .any(|extent| extent >= change.first_extent)
-            {
-                return Err(Error::new(
-                    &code::REDO_RECORD,
-                    "a partition opened over another",
-                ));
             }
             self.remove_partition(change);
         }
@@ -302,49 +324,25 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a value in the slot that the record names. Nothing if the partition was dropped
-    /// later. SR-8012 if the record that made the partition or bound the column is missing, SR-8016
-    /// if the extent is of another column.
+    /// Stores a value in the slot that the record names, which [`Self::is_for`] has allowed.
+    /// SR-8030 if the extent is of another column.
     fn apply_put(
         &mut self,
         fid: Fid,
-        column: u16,
-        kind: Kind,
+        (column, kind): (u16, Kind),
         value: Value<'_>,
         position: u64,
     ) -> Result<(), Error> {
-        let number = fid.partition();
-        let Some(partition) = self.partitions.get_mut(number) else {
-            let before = self
-                .partitions
-                .dropped
-                .get(&number)
-                .is_some_and(|dropped| fid.extent() < dropped.next_extent);
-            let gap = || {
-                Error::new(
-                    &code::LOG_GAP,
-                    format!("at position {position}: partition {number} was not opened"),
-                )
-            };
-            return if before { Ok(()) } else { Err(gap()) };
-        };
-        if fid.extent() < partition.first_extent {
+        let Some(partition) = self.partitions.get_mut(fid.partition()) else {
             return Ok(());
-        }
-        if !partition.column_keys.contains_key(&column) {
-            // A host that could leave out a binding could bind the column to a key of its own (S6).
-            let what = format!(
-                "at position {position}: column {column} of partition {number} was not bound"
-            );
-            return Err(Error::new(&code::LOG_GAP, what));
-        }
+        };
         let of = partition
             .extent(fid.extent())
             .map(|extent| (extent.column, extent.kind));
         match of {
             Some(known) if known != (column, kind) => {
                 return Err(Error::new(
-                    &code::REDO_RECORD,
+                    &code::STORE_HISTORY,
                     format!("at position {position}: an extent of another column"),
                 ));
             }

@@ -45,6 +45,8 @@ pub(super) struct RedoLog {
 struct Ring {
     /// The sealed part of the next record, in clear; empty when there are no entries.
     pending: Buffer,
+    /// Partitions and columns whose binding is in the next record.
+    bound: Vec<(u16, u16)>,
     follow_up: FollowUp,
     issued: VecDeque<Issued>,
     /// Number and tag of the last record that the host has inserted.
@@ -66,8 +68,6 @@ pub(super) struct FollowUp {
     pub(super) freed: Vec<(u16, u64)>,
     /// Partitions whose opening is in the record.
     pub(super) opened: Vec<u16>,
-    /// Partitions and columns whose binding is in the record.
-    pub(super) bound: Vec<(u16, u16)>,
     /// Partitions whose drop is in the record.
     pub(super) dropped: Vec<u16>,
 }
@@ -113,6 +113,7 @@ impl RedoLog {
         let number = last.map_or(1, |(last, _)| last + 1);
         let ring = Ring {
             pending: Buffer::new(memory),
+            bound: Vec::new(),
             follow_up: FollowUp::default(),
             issued: VecDeque::new(),
             inserted: (0, [0; 16]),
@@ -127,6 +128,7 @@ impl RedoLog {
         if let Some(state) = self.rings.get_mut(&ring) {
             state.attached = false;
             state.pending.clear();
+            state.bound.clear();
             state.follow_up = FollowUp::default();
             state.issued.clear();
         }
@@ -177,9 +179,9 @@ impl RedoLog {
         let Some(ring) = self.rings.get_mut(&ring) else {
             return true;
         };
-        let known = ring.follow_up.bound.contains(&(partition, column));
+        let known = ring.bound.contains(&(partition, column));
         if !known {
-            ring.follow_up.bound.push((partition, column));
+            ring.bound.push((partition, column));
         }
         known
     }
@@ -206,7 +208,7 @@ impl RedoLog {
         Ok(Savepoint {
             pending: ring.pending.len(),
             opened: ring.follow_up.opened.len(),
-            bound: ring.follow_up.bound.len(),
+            bound: ring.bound.len(),
         })
     }
 
@@ -216,7 +218,7 @@ impl RedoLog {
         if let Some(ring) = self.rings.get_mut(&ring) {
             ring.pending.truncate(to.pending);
             ring.follow_up.opened.truncate(to.opened);
-            ring.follow_up.bound.truncate(to.bound);
+            ring.bound.truncate(to.bound);
         }
     }
 
@@ -262,6 +264,7 @@ impl RedoLog {
         bytes.extend_from_slice(&head.to_bytes());
         bytes.extend_from_slice(body);
         state.pending.clear();
+        state.bound.clear();
         let follow_up = std::mem::take(&mut state.follow_up);
         state.issued.push_back(Issued {
             number,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use strongroom_crypto::GcmKey;
 use strongroom_format::code;
 use strongroom_format::columns::manifest::ChainEntry;
-use strongroom_format::columns::redo::{Link, RedoHead};
+use strongroom_format::columns::redo::{Link, REDO_VERSION, RedoHead};
 use strongroom_keyring::Error;
 
 use super::faults::crypto_error;
@@ -39,6 +39,8 @@ pub(super) struct Replay {
     keys: Vec<(([u8; 16], u64), GcmKey)>,
     /// Highest first extent of a partition that a record has opened.
     pub(super) floor: u32,
+    /// Records of an earlier version than this one are refused.
+    pub(super) redo_from: u32,
     /// The record that is being replayed.
     pub(super) record: Buffer,
 }
@@ -51,7 +53,18 @@ impl Replay {
             chains: BTreeMap::new(),
             keys: Vec::new(),
             floor: 0,
+            redo_from: 0,
             record: Buffer::new(memory),
+        }
+    }
+
+    /// The least version of the records that may follow the position of a manifest that is made
+    /// now. As long as the log is read, that does not change: the host may be of an earlier
+    /// version. Once the log was read to its end this program alone has written what follows.
+    pub(super) fn redo_from_of_manifest(&self) -> u32 {
+        match self.phase {
+            Phase::Replaying | Phase::Following => self.redo_from,
+            Phase::Serving => u32::from(REDO_VERSION),
         }
     }
 

@@ -10,6 +10,7 @@
 mod bindings;
 mod checkpoints;
 mod disk;
+mod forks;
 mod golden;
 mod host;
 mod killed;

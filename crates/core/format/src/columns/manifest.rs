@@ -10,7 +10,7 @@ mod ledger;
 use super::fid::{EXTENTS, Fid, PARTITIONS};
 use super::kind::Kind;
 use super::lineage::Lineage;
-use super::redo::Relation;
+use super::redo::{REDO_VERSION, Relation};
 use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
 
 pub use head::{ManifestError, ManifestHead};
@@ -20,11 +20,13 @@ pub use ledger::{Asker, LedgerEntry, LedgerLine, ledger_layout, ledger_line_layo
 pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
 /// The version that this code writes. Raised by any change of the manifest or of the blocks that it
 /// names: a block has no version of its own.
-pub const MANIFEST_VERSION: u16 = 3;
+pub const MANIFEST_VERSION: u16 = 4;
 /// The oldest version that this code reads.
 pub const MANIFEST_VERSION_OLDEST: u16 = 2;
 /// The first version whose body has ledgers.
 const LEDGERS_SINCE: u16 = 3;
+/// The first version whose body says which redo records are refused.
+const REDO_FROM_SINCE: u16 = 4;
 /// Label of the key that nonces are made with.
 pub const MANIFEST_NONCE_LABEL: &str = "strongroom/v1/manifest-nonce";
 /// How many extents are reserved after the last one in use, in each partition.
@@ -61,7 +63,7 @@ layout! {
         TIMELINE @ 56, 4;
         FORMER_KEYS @ 60, 4;
         LEDGERS @ 64, 4;
-        RESERVED @ 68, 4;
+        REDO_FROM @ 68, 4;
     }
 }
 
@@ -168,11 +170,15 @@ pub struct ManifestBody {
     pub former_keys: u32,
     /// How many ledgers of column keys follow.
     pub ledgers: u32,
+    /// Redo records of an earlier version than this one are not in the host's log from `position`
+    /// on; 0 when records of any version may be there.
+    pub redo_from: u32,
 }
 
 impl ManifestBody {
     /// Parses the beginning of a body of the manifest version `version`, and returns it with the
-    /// bytes that follow. Before version 3 there are no ledgers, nor the field that counts them.
+    /// bytes that follow. Before version 3 there are no ledgers, nor the field that counts them;
+    /// before version 4 records of any version may be in the log.
     /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(body: &[u8], version: u16) -> Option<(Self, &[u8])> {
@@ -194,10 +200,15 @@ impl ManifestBody {
             timeline: u32_at(body, at::TIMELINE)?,
             former_keys: u32_at(body, at::FORMER_KEYS)?,
             ledgers,
+            redo_from: match version {
+                REDO_FROM_SINCE.. => u32_at(body, at::REDO_FROM)?,
+                _ => 0,
+            },
         };
         let sound = found.floor <= EXTENTS
             && found.partitions < PARTITIONS
-            && (version < LEDGERS_SINCE || zero_at(body, at::RESERVED));
+            && found.redo_from <= u32::from(REDO_VERSION)
+            && (version != LEDGERS_SINCE || zero_at(body, at::REDO_FROM));
         let rest = body.get(size..)?;
         sound.then_some((found, rest))
     }
@@ -224,6 +235,7 @@ impl ManifestBody {
             put(&mut out, at::TIMELINE, &self.timeline.to_le_bytes()),
             put(&mut out, at::FORMER_KEYS, &self.former_keys.to_le_bytes()),
             put(&mut out, at::LEDGERS, &self.ledgers.to_le_bytes()),
+            put(&mut out, at::REDO_FROM, &self.redo_from.to_le_bytes()),
         ];
         assert!(fields.iter().all(Option::is_some), "manifest body layout");
         out

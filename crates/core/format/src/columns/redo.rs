@@ -17,7 +17,9 @@ use crate::layout::{array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};
 /// what is sealed, a new entry included. The head and the way it is sealed stay the same in every
 /// version, so that a reader can tell a later version's record from one that is damaged or forged:
 /// the version is authenticated.
-pub const REDO_VERSION: u8 = 1;
+pub const REDO_VERSION: u8 = 2;
+/// The first version whose records have the binding of every column that they have values of.
+pub const REDO_BOUND_SINCE: u8 = 2;
 /// Most sealed bytes of one record.
 pub const REDO_MAX: usize = 16_777_216;
 /// Label of the key that nonces are made with.

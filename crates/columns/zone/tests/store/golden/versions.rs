@@ -20,7 +20,7 @@ use strongroom_format::header::{ObjectKind, header_layout};
 use strongroom_keyring::{Object, Purpose};
 
 use super::contents::Contents;
-use super::{Place, opener, present};
+use super::{Place, golden, opener, present};
 
 /// Opens the store with other bytes in one of its files; returns the number of the error, and that
 /// no file has changed.
@@ -188,8 +188,11 @@ fn the_store_s_own_log_does_not_end_at_a_record_of_a_later_version() {
             panic!("it opens");
         };
         assert_eq!(error.code().number, code::NEWER_FORMAT.number, "{error}");
-        let versions = "version 2, this program's 1";
-        assert!(error.to_string().contains(versions), "{error}");
+        let versions = format!(
+            "version {}, this program's {REDO_VERSION}",
+            REDO_VERSION + 1
+        );
+        assert!(error.to_string().contains(&versions), "{error}");
         assert_eq!(store.position(), contents.position, "no later checkpoint");
         drop(store);
         assert!(place.read(LOG_NAME) == newer, "the log is left as it is");
@@ -235,6 +238,30 @@ fn a_record_of_a_later_version_stops_the_replay_of_the_host_s_log() {
         expected,
         "refused records left nothing"
     );
+}
+
+/// A store that has gone on with records that say what their values are of takes none of the
+/// earlier ones, which do not: a host could have kept them from another history.
+#[test]
+fn records_of_an_earlier_version_end_with_the_log_that_has_them() {
+    let from = golden().join("manifest3-redo1-envelope1");
+    let contents = Contents::read(&from);
+    let place = Place::copy_of(&from, "earlier");
+    let log = place.read(LOG_NAME);
+    let all = frames(&log);
+    let record = &log[record_at(&log, all[all.len() - 1])];
+    let mut store = place.open().unwrap();
+    drop(store);
+    // Started, but not at the end of the log.
+    store = place.open().unwrap();
+    drop(place.open_log(&mut store).unwrap());
+    for value in &contents.values {
+        assert!(store.get(value.fid).is_ok());
+    }
+    drop(store);
+    store = place.open().unwrap();
+    let end = contents.position + log.len() as u64;
+    assert_eq!(store.recover(record, end), Err(Fault::OtherHistory));
 }
 
 #[test]

@@ -183,17 +183,30 @@ fn a_body_comes_back() {
         timeline: 10,
         former_keys: 11,
         ledgers: 12,
+        redo_from: 2,
     };
     let mut bytes = body.to_bytes();
     let parsed = ManifestBody::parse(&bytes, MANIFEST_VERSION);
     assert_eq!(parsed, Some((body, &[][..])));
     // The version before ended eight bytes earlier.
-    let before = ManifestBody { ledgers: 0, ..body };
+    let before = ManifestBody {
+        ledgers: 0,
+        redo_from: 0,
+        ..body
+    };
     let parsed = ManifestBody::parse(&bytes[..64], MANIFEST_VERSION_OLDEST);
     assert_eq!(parsed, Some((before, &[][..])));
     assert_eq!(ManifestBody::parse(&bytes[..71], MANIFEST_VERSION), None);
-    bytes[68] = 1;
+    assert_eq!(ManifestBody::parse(&bytes, 3), None, "zero in version 3");
+    bytes[69] = 1;
     assert_eq!(ManifestBody::parse(&bytes, MANIFEST_VERSION), None);
+    bytes[68..70].fill(0);
+    let parsed = ManifestBody::parse(&bytes, 3);
+    let before = ManifestBody {
+        redo_from: 0,
+        ..body
+    };
+    assert_eq!(parsed, Some((before, &[][..])));
 }
 
 #[test]

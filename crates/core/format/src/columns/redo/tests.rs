@@ -122,8 +122,10 @@ fn a_head_is_canonical_or_refused() {
     assert_eq!(RedoHead::parse(&later), Some(newer));
     assert!(newer.is_newer() && !head.is_newer());
     assert_eq!(newer.to_bytes(), later[..60]);
-    let bound = head.associated_data([1; 16], 1);
-    let bound_later = newer.associated_data([1; 16], 1);
+    let first = RedoHead { version: 1, ..head };
+    let bound = first.associated_data([1; 16], 1);
+    let second = RedoHead { version: 2, ..head };
+    let bound_later = second.associated_data([1; 16], 1);
     assert_eq!(bound[8..12], [0; 4]);
     assert_eq!(bound_later[8..12], [1, 0, 0, 0]);
     assert_eq!(bound_later[12..], bound[12..]);
