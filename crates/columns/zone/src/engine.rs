@@ -370,7 +370,7 @@ impl Zone {
 
     /// The session that the ring uses. `None` if it has none, or the session is closed.
     fn session<'a>(channel: &'a mut Channel, ring: &Ring) -> Option<&'a mut Session> {
-        let id = ring.session?;
+        let id = ring.session()?;
         channel.session(&id)
     }
 

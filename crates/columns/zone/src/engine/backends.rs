@@ -22,8 +22,9 @@ const ARENAS: u16 = 32_767;
 pub(super) struct Ring {
     pub(super) arena: Arena,
     pub(super) settings: Settings,
-    /// The session of the data owner's client, this ring's own or its leader's.
-    pub(super) session: Option<[u8; 16]>,
+    /// The session of the data owner's client, this ring's own or its leader's. Changed by
+    /// [`Self::set_session`] alone.
+    session: Option<[u8; 16]>,
     pub(super) group: Group,
     /// The first fault that was not reported yet (R2).
     pub(super) fault: Option<Fault>,
@@ -168,6 +169,22 @@ impl Ring {
         }
     }
 
+    /// The session of the data owner's client, this ring's own or its leader's.
+    pub(super) const fn session(&self) -> Option<[u8; 16]> {
+        self.session
+    }
+
+    /// Gives the ring another session, or none. What a statement has for one session is not
+    /// another's: grants, and the token key, under which the next session's values could be compared
+    /// with those of this one. Nothing if it is the ring's session already.
+    pub(super) fn set_session(&mut self, session: Option<[u8; 16]>) {
+        if self.session != session {
+            self.session = session;
+            self.token = None;
+            self.granted = GrantCache::default();
+        }
+    }
+
     /// Notes that something is computed from values of this scope. `Fault::ArenaFull` if there are
     /// too many scopes.
     pub(super) fn note_computed_from(&mut self, scope: ScopeId) -> Result<(), Fault> {
@@ -241,7 +258,7 @@ impl Rings {
         let ring = self.get_mut(number).ok()?;
         ring.open = false;
         if matches!(ring.group, Group::Member(..)) {
-            ring.session = None;
+            ring.set_session(None);
             return None;
         }
         let session = ring.session;
@@ -326,8 +343,7 @@ impl Rings {
         }
         let ring = self.get_mut(number)?;
         ring.group = Group::Member(leader, None);
-        ring.session = session;
-        ring.granted = GrantCache::default();
+        ring.set_session(session);
         Ok(())
     }
 
@@ -378,8 +394,7 @@ impl Rings {
                 Group::Member(_, Some((statement, base))) => ring.end_statement(statement, base),
                 _ => ring.is_orphan = ring.attempts > 0,
             }
-            ring.session = None;
-            ring.granted = GrantCache::default();
+            ring.set_session(None);
         }
     }
 
@@ -418,8 +433,8 @@ impl Rings {
         }
     }
 
-    /// The key of the equality tokens of the running statement of this ring, or of its group (X6);
-    /// drawn at the first call in a statement. `Fault::OutOfMemory` if none can be drawn,
+    /// The key of the equality tokens of this ring, or of its group, in the running statement and the
+    /// present session (X6); drawn at the first call. `Fault::OutOfMemory` if none can be drawn,
     /// `Fault::ForgedFid` if there is no such ring.
     pub(super) fn token_key(&mut self, number: u16) -> Result<&MacKey, Fault> {
         let number = match self.get(number)?.group {
@@ -521,7 +536,7 @@ mod tests {
         let mut rings = rings();
         let [leader, worker] = [(); 2].map(|()| rings.open().unwrap());
         let secret = rings.lead(leader, 7).unwrap();
-        rings.get_mut(leader).unwrap().session = Some([4; 16]);
+        rings.get_mut(leader).unwrap().set_session(Some([4; 16]));
         rings.join(worker, leader, secret).unwrap();
         assert_eq!(rings.get(worker).unwrap().session, Some([4; 16]));
         assert_eq!(rings.close(leader), Some([4; 16]));

@@ -49,7 +49,7 @@ impl Zone {
     pub(super) fn join(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         self.charge_for_outcome(ring)?;
         let leader = u16::try_from(descriptor.a).map_err(|_| Fault::NotAllowed)?;
-        let before = self.sources.rings.get(ring)?.session;
+        let before = self.sources.rings.get(ring)?.session();
         self.sources.rings.join(ring, leader, descriptor.b)?;
         if let Some(over) = before {
             // The leader's stands in its place.
@@ -130,7 +130,7 @@ impl Zone {
             // A parallel worker uses the session of its leader.
             return Err(Fault::BadMessage);
         }
-        let before = state.session;
+        let before = state.session();
         let store = &mut self.sources.store;
         let answer = self
             .channel
@@ -138,11 +138,14 @@ impl Zone {
         for state in self.sources.rings.all_mut() {
             // Grants may not hold any more; members of a group use the leader's session.
             state.granted = super::backends::GrantCache::default();
-            if before.is_some() && state.session == before {
-                state.session = answer.session;
+            if before.is_some() && state.session() == before {
+                state.set_session(answer.session);
             }
         }
-        self.sources.rings.get_mut(ring)?.session = answer.session;
+        self.sources
+            .rings
+            .get_mut(ring)?
+            .set_session(answer.session);
         if let Some(over) = before.filter(|before| answer.session != Some(*before)) {
             // Closed, or another one was opened in its place.
             self.channel.end(&over);

@@ -284,6 +284,42 @@ fn a_ring_that_joins_a_group_leaves_no_session_behind() {
     });
 }
 
+/// The tokens of two values under the ring's session.
+fn tokens(host: &mut Host, fids: [u64; 2]) -> [u64; 2] {
+    fids.map(|fid| of_kind(host, Op::Token, Kind::Int8, fid, 0).unwrap())
+}
+
+/// X6: tokens are of a session, too. A backend could otherwise have those of a dictionary under a
+/// key of its own, and compare them with those that the owner's query asks for.
+#[test]
+fn tokens_of_two_sessions_within_a_statement_are_unrelated() {
+    with_zone("tokens", |scene| {
+        let own = |host: &mut Host, key| scene.owner.open(host, &ticket(ORDINARY, &[key]));
+        let mut host = scene.host();
+        own(&mut host, B).unwrap();
+        let guesses = [1, 2].map(|value| scene.int8(&mut host, B, value));
+        let dictionary = tokens(&mut host, guesses);
+        assert_eq!(tokens(&mut host, guesses), dictionary, "of one session");
+        own(&mut host, A).unwrap();
+        let secret = scene.int8(&mut host, A, 2);
+        let of_owner = tokens(&mut host, [secret, secret]);
+        assert!(!dictionary.contains(&of_owner[0]));
+        // The other way round, too.
+        own(&mut host, B).unwrap();
+        let guesses = [1, 2].map(|value| scene.int8(&mut host, B, value));
+        let dictionary = tokens(&mut host, guesses);
+        assert!(!dictionary.contains(&of_owner[0]));
+        // A ring that joins a group leaves its tokens behind, and has those of the group.
+        let mut leader = scene.client(ORDINARY, &[B]);
+        let secret = call(&mut leader, Op::Lead, 0, 0).unwrap();
+        let arena = u64::from(leader.arena());
+        call(&mut host, Op::Join, arena, secret).unwrap();
+        let of_group = tokens(&mut host, guesses);
+        assert!(!dictionary.contains(&of_group[0]));
+        assert_eq!(tokens(&mut leader, guesses), of_group);
+    });
+}
+
 /// Everybody sees the status, so nothing of it depends on a value.
 #[test]
 fn the_status_does_not_tell_values() {
