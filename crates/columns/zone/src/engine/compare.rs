@@ -1,8 +1,8 @@
 //! Comparison, by value and by the keyed order of a column; equality tokens, ranks.
 //!
 //! A token is the beginning of HMAC-SHA256 of the value's canonical bytes under a key of the
-//! statement (X6): equal for equal values of one statement, unrelated from one statement to the
-//! next. Must not: give a truth without asking the policy.
+//! statement and its session (X6): equal for equal values of one statement, unrelated from one
+//! statement to the next, and from one session to the next within a statement. Must not: give a truth without asking the policy.
 
 use core::cell::Cell;
 use core::cmp::Ordering;
@@ -68,12 +68,11 @@ impl Zone {
     ) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
         let loaded = self.permitted_pair(ring, descriptor, Truth::Equality)?;
-        let stored = loaded.iter().find(|loaded| loaded.place.is_some());
+        let stored = loaded.iter().find_map(|loaded| loaded.place);
         let key = match stored {
-            Some(stored) => {
-                let scopes = &self.sources.rings.get(ring)?.arena.scopes;
-                let column = scopes.get(stored.scope)?.lineage();
-                self.sources.store.order_key(column)?
+            Some(place) => {
+                let of = self.sources.binding_of(place)?;
+                self.sources.store.order_key(of)?
             }
             None => self.sources.rings.token_key(ring)?,
         };

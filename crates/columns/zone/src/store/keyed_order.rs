@@ -2,7 +2,8 @@
 //!
 //! Invariants: it is the same as long as the store exists, on replicas too, because indexes are
 //! stored in it; it tells which values are equal and nothing else, not even together with the
-//! order of another column. Specified in docs/spec/columns.md, "Keyed order". Must not: decide
+//! order of another column, or of a column of the same name that is bound to another key: whoever
+//! has a key of their own can fill such a column with values that they know. Specified in docs/spec/columns.md, "Keyed order". Must not: decide
 //! whether an answer may be given.
 
 use core::cmp::Ordering;
@@ -13,27 +14,29 @@ use strongroom_columns_values::{Buf, Value, token_bytes};
 use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
 use strongroom_format::columns::{Kind, Lineage};
 
-use super::Store;
+use super::{Binding, Store};
 
 /// Most keys of columns that are kept. Then all are forgotten, and derived again when needed.
 const KEYS_MAX: usize = 256;
 /// The keys of columns that were used last.
 #[derive(Default)]
-pub(super) struct KeyedOrder(BTreeMap<Lineage, MacKey>);
+pub(super) struct KeyedOrder(BTreeMap<(Lineage, [u8; 16]), MacKey>);
 
 impl KeyedOrder {
-    /// The key of the column of this lineage, which is derived from `root` (HKDF-SHA256). Fails
+    /// The key of a column with this binding, which is derived from `root` (HKDF-SHA256). Fails
     /// without locked memory for it.
-    fn key(&mut self, root: &SecretKey, lineage: Lineage) -> Result<&MacKey, CryptoError> {
-        if !self.0.contains_key(&lineage) {
+    fn key(&mut self, root: &SecretKey, of: Binding) -> Result<&MacKey, CryptoError> {
+        let name = (of.lineage, of.key);
+        if !self.0.contains_key(&name) {
             if self.0.len() >= KEYS_MAX {
                 self.0.clear();
             }
-            let salt = lineage.number().to_le_bytes();
+            let mut salt = of.lineage.number().to_le_bytes().to_vec();
+            salt.extend_from_slice(&of.key);
             let key = MacKey::new(&hkdf(root, &salt, b"")?)?;
-            self.0.insert(lineage, key);
+            self.0.insert(name, key);
         }
-        self.0.get(&lineage).ok_or(CryptoError::OutOfLockedMemory)
+        self.0.get(&name).ok_or(CryptoError::OutOfLockedMemory)
     }
 }
 
@@ -66,12 +69,12 @@ fn place(key: &MacKey, kind: Kind, bytes: &Buf) -> [u8; 16] {
 }
 
 impl Store {
-    /// The key of the keyed order of the column of this lineage.
+    /// The key of the keyed order of a column with this binding.
     ///
     /// # Errors
     /// [`Fault::OutOfMemory`] without locked memory for it.
-    pub(crate) fn order_key(&mut self, lineage: Lineage) -> Result<&MacKey, Fault> {
-        let key = self.keyed_order.key(self.keys.equality(), lineage);
+    pub(crate) fn order_key(&mut self, of: Binding) -> Result<&MacKey, Fault> {
+        let key = self.keyed_order.key(self.keys.equality(), of);
         key.map_err(|_| Fault::OutOfMemory)
     }
 }
@@ -86,8 +89,11 @@ mod tests {
         SecretKey::take(&mut [7; 32]).unwrap()
     }
 
-    fn column(number: u64) -> Lineage {
-        Lineage::of_column(number, Class::Equality)
+    fn column(number: u64) -> Binding {
+        Binding {
+            key: [9; 16],
+            lineage: Lineage::of_column(number, Class::Equality),
+        }
     }
 
     /// Computed with Python's `hmac` from docs/spec/columns.md alone.
@@ -98,8 +104,8 @@ mod tests {
         let mut bytes = Buf::default();
         bytes.extend(b"ada@example.org");
         let expected = [
-            0xa6, 0xc9, 0x2c, 0x1f, 0xf2, 0xf1, 0x20, 0x26, 0xfd, 0x47, 0x3c, 0x1b, 0x53, 0x26,
-            0x30, 0x53,
+            0x26, 0x8a, 0xbb, 0xcd, 0xe2, 0xdf, 0x7a, 0x24, 0x30, 0x30, 0x9e, 0xe7, 0x62, 0x96,
+            0x38, 0xa0,
         ];
         assert_eq!(place(key, Kind::Text, &bytes), expected);
     }
@@ -108,11 +114,11 @@ mod tests {
     fn equal_values_are_equal_and_others_are_in_an_order_of_the_column() {
         let mut order = KeyedOrder::default();
         let names: Vec<String> = (0..64).map(|number| format!("{number:02}")).collect();
-        let mut sorted = |lineage: Lineage| {
+        let mut sorted = |of: Binding| {
             let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
             names.sort_by(|a, b| {
                 let values = [a, b].map(|name| Value::Bytes(name.as_bytes()));
-                compare_under(order.key(&root(), lineage).unwrap(), Kind::Text, values).unwrap()
+                compare_under(order.key(&root(), of).unwrap(), Kind::Text, values).unwrap()
             });
             names
         };
@@ -120,6 +126,11 @@ mod tests {
         assert_eq!(one, sorted(column(1 << 8)));
         assert_ne!(one, other);
         assert!(one != names && other != names);
+        let foreign = Binding {
+            key: [8; 16],
+            ..column(1 << 8)
+        };
+        assert_ne!(one, sorted(foreign), "of another key");
         let same = [Value::Bytes(b"05"); 2];
         let key = order.key(&root(), column(1 << 8)).unwrap();
         let equal = compare_under(key, Kind::Text, same);

@@ -9,7 +9,9 @@ use strongroom_format::columns::channel::right;
 use strongroom_format::columns::{Class, Kind, Lineage};
 
 use super::lineages::{lineage, ordered_partition, partition, partition_of, path};
-use super::{A, ORDINARY, Scene, fault, go_on, int8, intake, of_kind, output, promote, with_zone};
+use super::{
+    A, B, ORDINARY, Scene, fault, go_on, int8, intake, of_kind, output, promote, with_zone,
+};
 
 fn equality_lineage(filenode: u32) -> Lineage {
     lineage_by_name(Class::Equality, path(filenode))
@@ -182,6 +184,30 @@ fn nothing_else_is_compared_or_stored_beside_the_values() {
         let five = scene.int8(&mut weak, A, 5);
         let refused = keyed(&mut weak, stored[1], five);
         assert_eq!(refused, fault(Fault::NotAllowed));
+    });
+}
+
+/// Attack: a column of the same name under a key of the operator's own, into which its session puts
+/// values that are known, to read the owner's column by their places.
+#[test]
+fn the_order_of_a_column_is_not_that_of_one_of_another_key() {
+    with_zone("equality-keys", |scene| {
+        let values: Vec<i64> = (0..24).collect();
+        let of = equality_lineage(16_391);
+        assert_eq!(of, equality_lineage(16_392), "one name");
+        let stored = [(A, 16_391), (A, 16_392), (B, 16_393)].map(|(key, filenode)| {
+            let mut host = scene.client(ORDINARY, &[key]);
+            let table = partition_of(Class::Equality, &mut host, filenode);
+            let constants = values
+                .iter()
+                .map(|value| scene.int8_for(of, &mut host, key, *value));
+            let constants: Vec<u64> = constants.collect();
+            promote(&mut host, table, 1, Kind::Int8, &constants).unwrap()
+        });
+        let mut host = scene.host();
+        let [owner, again, foreign] = stored.map(|(stored, _)| places(&mut host, &stored));
+        assert_eq!(owner, again, "a rewritten table's index has the same order");
+        assert_ne!(owner, foreign);
     });
 }
 
