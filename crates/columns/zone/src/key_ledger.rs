@@ -132,8 +132,13 @@ impl KeyLedgers {
     ///
     /// # Errors
     /// [`Fault::BudgetSpent`] if one of the keys does not have as many left.
-    pub fn check(&self, keys: &[KeyId], truths: u64, now: impl Fn() -> u64) -> Result<(), Fault> {
-        for ledger in keys.iter().filter_map(|key| self.0.get(key)) {
+    pub fn check<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a KeyId>,
+        truths: u64,
+        now: impl Fn() -> u64,
+    ) -> Result<(), Fault> {
+        for ledger in keys.into_iter().filter_map(|key| self.0.get(key)) {
             let spent = if ledger.truths == LIMITLESS || !ledger.is_over(&now) {
                 ledger.spent.answers
             } else {

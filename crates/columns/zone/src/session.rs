@@ -104,6 +104,12 @@ impl Session {
         self.ticket.keys.first().copied()
     }
 
+    /// Whether the ticket names this key.
+    #[must_use]
+    pub fn names(&self, key: &KeyId) -> bool {
+        self.ticket.keys.contains(key)
+    }
+
     /// Checks that the ticket is valid now and gives all rights in `wanted` (bits) on all of these
     /// keys. Takes nothing from a budget.
     ///

@@ -337,7 +337,8 @@ pub(super) fn judge(
         policy::judge(session.as_deref_mut(), truth, input.common, scope)?;
         if let Some(session) = session {
             let left = sources.store.key_ledgers();
-            let left = left.check(scope.keys(), input.wanted, crate::clock::now);
+            let named = scope.keys().iter().filter(|key| session.names(key));
+            let left = left.check(named, input.wanted, crate::clock::now);
             left.inspect_err(|_| session.count_refusal())?;
         }
         input.judged = true;
@@ -346,7 +347,8 @@ pub(super) fn judge(
 }
 
 /// Counts what the ring's session was told since the last call in the ledgers of the keys of
-/// `scope`; without one, of all keys that the ticket names. Nothing without a session.
+/// `scope`; without one, of all keys that the ticket names. Nothing without a session. Of a key that
+/// the ticket does not name, everybody is told as much: it does not count as told to the session.
 /// `Fault::BudgetSpent` if one of the keys has less left; faults of making the counts durable. Then
 /// nothing may be told.
 pub(super) fn settle(
@@ -369,7 +371,13 @@ pub(super) fn settle(
         None => &session.ticket().keys,
     };
     let to = To::Session(session.name());
-    let done = sources.store.charge(keys, to, told);
+    let done = if keys.iter().all(|key| session.names(key)) {
+        sources.store.charge(keys, to, told)
+    } else {
+        let (named, others): (Vec<_>, Vec<_>) = keys.iter().partition(|key| session.names(key));
+        let done = sources.store.charge(&named, to, told);
+        done.and_then(|()| sources.store.charge(&others, To::NoSession, told))
+    };
     if done == Err(Fault::BudgetSpent) {
         session.count_refusal();
     }

@@ -100,20 +100,46 @@ fn values_that_leave_are_limited_too() {
     });
 }
 
+/// Stores 1 and 2 in an ordered column under the key A.
+fn ordered(scene: &Scene, owner: &mut Host) -> Vec<u64> {
+    let table = ordered_partition(owner, 16_384);
+    let of = lineage(16_384);
+    let constants = [1, 2].map(|value| scene.int8_for(of, owner, A, value));
+    let (fids, _) = promote(owner, table, 1, Kind::Int8, &constants).unwrap();
+    owner.end_statement(go_on).unwrap();
+    fids
+}
+
+/// Attack: a session of another key spends the limit of the owner's, and says in the owner's ledger
+/// that its client was told something.
+#[test]
+fn a_session_of_another_key_is_not_charged_to_the_owner_s() {
+    with_store("foreign-session", limited(4, 2), |scene| {
+        let mut owner = scene.client(ORDINARY, &[A]);
+        let fids = ordered(scene, &mut owner);
+        let compare = |host: &mut Host| of_kind(host, Op::Compare, Kind::Int8, fids[0], fids[1]);
+        let mut foreign = scene.client(ORDINARY, &[B]);
+        for _ in 0..9 {
+            assert_eq!(compare(&mut foreign), Ok(u64::MAX), "as everybody");
+            assert!(output(&mut foreign, Kind::Int8, &fids[..1]).is_ok());
+        }
+        for _ in 0..4 {
+            assert_eq!(compare(&mut owner), Ok(u64::MAX));
+        }
+        assert_eq!(compare(&mut owner), fault(Fault::BudgetSpent));
+        assert!(output(&mut owner, Kind::Int8, &fids).is_ok());
+        let spent = output(&mut owner, Kind::Int8, &fids[..1]);
+        assert_eq!(spent, fault(Fault::BudgetSpent));
+        // Of what the owner has spent nothing keeps others from what everybody may have.
+        assert_eq!(compare(&mut foreign), Ok(u64::MAX));
+    });
+}
+
 #[test]
 fn order_without_a_session_is_not_limited() {
     with_store("sessionless-order", limited(0, LIMITLESS), |scene| {
         let mut owner = scene.client(ORDINARY, &[A]);
-        let table = ordered_partition(&mut owner, 16_384);
-        let sealed = [1_i64, 2].map(|value| {
-            let of = lineage(16_384);
-            let sealed = scene
-                .owner
-                .seal_for(of, A, Kind::Int8, &value.to_be_bytes());
-            super::intake(&mut owner, Kind::Int8, &sealed, 0).unwrap()
-        });
-        let (fids, _) = promote(&mut owner, table, 1, Kind::Int8, &sealed).unwrap();
-        owner.end_statement(go_on).unwrap();
+        let fids = ordered(scene, &mut owner);
         let compare = |host: &mut Host| of_kind(host, Op::Compare, Kind::Int8, fids[0], fids[1]);
         assert_eq!(compare(&mut owner), fault(Fault::BudgetSpent));
         let mut stranger = scene.host();
