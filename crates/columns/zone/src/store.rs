@@ -375,6 +375,7 @@ impl Store {
 
     /// Stores a value in a free slot of its column, in memory, and returns its identifier. The
     /// caller adds it to the redo record. `Fault::StringTooLong` for a value that is too long,
+    /// `Fault::BadRequest` for a number that no column has,
     /// `Fault::PartitionUnknown` if there is no such partition, `Fault::KindMismatch` if the column
     /// has values of another kind, `Fault::PartitionsExhausted` if the partition has no identifier
     /// left, `Fault::OutOfMemory` if no memory is left; those of a checkpoint.
@@ -388,6 +389,7 @@ impl Store {
         if matches!(value, Value::Bytes(bytes) if bytes.len() > VALUE_MAX) {
             return Err(Fault::StringTooLong);
         }
+        column_keys::check_column(column)?;
         let chosen = self.choose(number, column, kind)?;
         let at = BlockAddress::at_slot(number, chosen.extent, chosen.index);
         self.bring_in(at)?;

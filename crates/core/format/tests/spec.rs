@@ -228,6 +228,7 @@ fn redo_constants() -> BTreeMap<&'static str, String> {
             manifest::MANIFEST_NONCE_LABEL.to_owned(),
         ),
         ("REDO_VERSION", redo::REDO_VERSION.to_string()),
+        ("COLUMNS_MAX", redo::COLUMNS_MAX.to_string()),
     ])
 }
 

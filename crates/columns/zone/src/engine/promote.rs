@@ -11,7 +11,7 @@ use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::{AREA_SIZE, Answer, Area, Descriptor, Fault};
 use strongroom_columns_values::Value;
 use strongroom_crypto::fill_random;
-use strongroom_format::columns::redo::Relation;
+use strongroom_format::columns::redo::{COLUMNS_MAX, Relation};
 use strongroom_format::columns::{Class, Fid, Kind, Lineage};
 use strongroom_format::layout::{Field, array};
 
@@ -308,11 +308,13 @@ impl Zone {
 
 /// The lineages by name of the columns in these records
 /// ([`strongroom_columns_ring::layout::column_layout`]), by the columns' numbers. `None` unless
-/// there are `count` records, and nothing else, and each class is one that the kind can have.
+/// there are `count` records, and nothing else, each number is one that a column can have, and each
+/// class one that the kind can have.
 fn columns_by_name(mut rest: &[u8], count: u32) -> Option<Vec<(u16, Lineage)>> {
     let mut found = Vec::new();
     for _ in 0..count {
         let column = u16::from_le_bytes(array(rest, column_layout::COLUMN)?);
+        (1..=COLUMNS_MAX).contains(&column).then_some(())?;
         let [class] = array(rest, column_layout::CLASS)?;
         let class = Class::from_number(class)?;
         let [kind] = array(rest, column_layout::KIND)?;

@@ -16,7 +16,7 @@ use strongroom_format::code;
 use strongroom_format::columns::Lineage;
 use strongroom_format::columns::channel::{PROOF_LABEL, PROOFS_MAX};
 use strongroom_format::columns::manifest::{ColumnKeyEntry, KeptKey};
-use strongroom_format::columns::redo::{ColumnBinding, Entry};
+use strongroom_format::columns::redo::{COLUMNS_MAX, ColumnBinding, Entry};
 use strongroom_keyring::Error;
 use zeroize::Zeroizing;
 
@@ -90,7 +90,8 @@ impl Store {
     /// (S7).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`] if there is no such partition; [`Fault::Recovering`] while the
+    /// [`Fault::BadRequest`] for a number that no column has; [`Fault::PartitionUnknown`] if there
+    /// is no such partition; [`Fault::Recovering`] while the
     /// host's log is replayed or followed; [`Fault::ColumnMismatch`] if it is bound to something
     /// else; [`Fault::NoColumnKey`] if it has values without a binding, which nobody may choose for
     /// them; those of [`Store::checkpoint`]. The column is not bound then.
@@ -102,6 +103,7 @@ impl Store {
         key: &SecretKey,
     ) -> Result<(), Fault> {
         self.check_writable()?;
+        check_column(column)?;
         let partition = self
             .partitions
             .get_mut(number)
@@ -291,6 +293,13 @@ impl Store {
             }
         }
     }
+}
+
+/// Fails with `Fault::BadRequest` for a number that no column of a table has. So a partition has no
+/// more columns than a manifest can name.
+pub(super) fn check_column(column: u16) -> Result<(), Fault> {
+    let is_one = (1..=COLUMNS_MAX).contains(&column);
+    is_one.then_some(()).ok_or(Fault::BadRequest)
 }
 
 /// Reads `count` keys from the bytes of a manifest into `keys`; returns the bytes after them.

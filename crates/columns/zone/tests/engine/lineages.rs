@@ -218,3 +218,21 @@ fn a_class_that_the_kind_cannot_have_is_refused() {
         }
     });
 }
+
+/// Attack: columns without end, so that a manifest cannot name them any more.
+#[test]
+fn a_column_that_no_table_can_have_is_refused() {
+    with_zone("numbers", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let table = partition(&mut host, 16_384);
+        for column in [0, 1601, u16::MAX] {
+            let mut record = column_record(Class::Ordered, &path(16_384).join("\0"));
+            record[..2].copy_from_slice(&column.to_le_bytes());
+            let refused = partition_with(&mut host, 16_384, 1, &record);
+            assert_eq!(refused, fault(Fault::BadRequest), "{column}");
+            let constant = scene.int8(&mut host, A, 1);
+            let refused = promote(&mut host, table, column, Kind::Int8, &[constant]);
+            assert_eq!(refused, fault(Fault::BadRequest), "{column}");
+        }
+    });
+}

@@ -189,6 +189,30 @@ fn a_key_that_cannot_be_made_durable_binds_no_column() {
     assert_eq!(kept(&store).len(), 1);
 }
 
+/// A manifest counts the columns of a partition in 16 bits: with 65536 of them there would be no
+/// checkpoint any more.
+#[test]
+fn a_table_has_no_more_columns_than_postgresql_gives_it() {
+    let (safe, disk) = (Safe::new(), Disk::default());
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    store.finish_recovery(1).unwrap();
+    let key = SecretKey::generate().unwrap();
+    let table = store.open_partition(None, relation(1)).unwrap();
+    for column in [0, 1601, u16::MAX] {
+        let bound = store.bind(table, column, to(9), &key);
+        assert_eq!(bound, Err(Fault::BadRequest));
+        let put = store.put(None, table, column, Kind::Int8, Value::Word(1));
+        assert_eq!(put, Err(Fault::BadRequest));
+    }
+    for column in 1..=1600 {
+        store.bind(table, column, to(9), &key).unwrap();
+    }
+    store.checkpoint(2).unwrap();
+    drop(store);
+    let store = safe.open(&disk, 1 << 20).unwrap();
+    assert_eq!(store.binding(table, 1600), Some(to(9)));
+}
+
 #[test]
 fn the_databases_that_have_partitions_are_told_in_order() {
     let (safe, disk) = (Safe::new(), Disk::default());

@@ -11,7 +11,7 @@ use super::kind::Kind;
 use super::lineage::Lineage;
 use crate::aad::{AssociatedData, Role, aad_layout};
 use crate::header::Cipher;
-use crate::layout::{array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};
+use crate::layout::{Field, array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};
 
 /// The version that this code writes, and the highest one that it reads. Raised by any change of
 /// what is sealed, a new entry included. The head and the way it is sealed stay the same in every
@@ -20,6 +20,8 @@ use crate::layout::{array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};
 pub const REDO_VERSION: u8 = 2;
 /// The first version whose records have the binding of every column that they have values of.
 pub const REDO_BOUND_SINCE: u8 = 2;
+/// The highest number of a column: PostgreSQL's tables have no more. The lowest is 1.
+pub const COLUMNS_MAX: u16 = 1600;
 /// Most sealed bytes of one record.
 pub const REDO_MAX: usize = 16_777_216;
 /// Label of the key that nonces are made with.
@@ -331,7 +333,7 @@ impl ColumnBinding {
         use redo_bound_layout as at;
         let found = Self {
             partition: u16_at(rest, at::PARTITION)?,
-            column: u16_at(rest, at::COLUMN)?,
+            column: column_at(rest, at::COLUMN)?,
             first_extent: u32_at(rest, at::FIRST_EXTENT)?,
             key_id: array(rest, at::KEY_ID)?,
             lineage: Lineage::of(u64_at(rest, at::LINEAGE)?),
@@ -513,6 +515,11 @@ fn unpadded(kind: Kind, length: Option<usize>, tail: &[u8]) -> Option<&[u8]> {
     padding.iter().all(|byte| *byte == 0).then_some(tail)
 }
 
+/// Returns the number of a column. `None` when it is cut short, or no column has the number.
+fn column_at(rest: &[u8], field: Field) -> Option<u16> {
+    u16_at(rest, field).filter(|column| (1..=COLUMNS_MAX).contains(column))
+}
+
 /// Returns the identifier with these bits. `None` when they are not those of a permanent value.
 fn permanent(bits: u64) -> Option<Fid> {
     Fid::from_bits(bits).filter(|fid| !fid.is_ephemeral() && fid.partition() != 0)
@@ -523,7 +530,7 @@ fn permanent(bits: u64) -> Option<Fid> {
 fn parse_put(rest: &[u8]) -> Option<(Fid, u16, Kind, &[u8])> {
     let fid = permanent(u64_at(rest, redo_put_layout::FID)?)?;
     let [kind] = array(rest, redo_put_layout::KIND)?;
-    let column = u16_at(rest, redo_put_layout::COLUMN)?;
+    let column = column_at(rest, redo_put_layout::COLUMN)?;
     let tail = rest.get(redo_put_layout::SIZE..)?;
     Some((fid, column, Kind::from_number(kind)?, tail))
 }

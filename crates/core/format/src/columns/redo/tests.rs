@@ -83,6 +83,9 @@ fn what_no_zone_writes_is_refused() {
         (7, 4, 1),
         (0, 1, u8::try_from(Kind::ALL.len() + 1).unwrap()),
         (6, 3, 0x80),
+        // Columns 0 and 1796.
+        (0, 2, 0),
+        (0, 3, 7),
         // Padding that is not zero, at both ends.
         (1, 38, 1),
         (1, 47, 1),
