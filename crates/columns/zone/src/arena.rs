@@ -133,7 +133,7 @@ impl ValueArea {
             Value::Word(word) => (Form::Word, word, 0),
             Value::Bytes(bytes) => {
                 let len = u32::try_from(bytes.len()).map_err(|_| Fault::StringTooLong)?;
-                if self.heap.used().saturating_add(u64::from(len)) > BYTES_MAX {
+                if !has_room(self.heap.used(), bytes.len()) {
                     return Err(Fault::ArenaFull);
                 }
                 let place = self.heap.put(bytes).ok_or(Fault::OutOfMemory)?;
@@ -170,6 +170,13 @@ impl ValueArea {
             scope: ScopeId::of(slot.scope),
         })
     }
+}
+
+/// Whether a value of `len` bytes fits into an area that has taken `used` bytes. As many count as it
+/// takes, padded: the length itself is a secret, and everybody can see whether the area is full.
+fn has_room(used: u64, len: usize) -> bool {
+    let taken = heap::taken(len).map(|taken| taken as u64);
+    taken.is_some_and(|taken| used.saturating_add(taken) <= BYTES_MAX)
 }
 
 /// The fault that a slot of form `Fault` holds. `Fault::BadRequest` for an unknown number.
@@ -408,6 +415,18 @@ mod tests {
         Meta {
             kind: Kind::Int8,
             scope,
+        }
+    }
+
+    #[test]
+    fn whether_an_arena_is_full_tells_no_more_of_a_length_than_an_envelope() {
+        for left in [0, 16, 32, 48] {
+            for padded in [0, 16, 32] {
+                let lengths = padded..padded + 16;
+                let room = lengths.map(|len| has_room(BYTES_MAX - left, len));
+                let expected = padded as u64 + 16 <= left;
+                assert!(room.clone().all(|has| has == expected), "{left} {padded}");
+            }
         }
     }
 

@@ -160,6 +160,12 @@ fn split(at: u64) -> Option<(usize, usize)> {
     Some((chunk, place))
 }
 
+/// How many bytes of a heap a value of `len` bytes takes: the padded length of its envelope. `None` if
+/// no memory can be that long.
+pub(super) fn taken(len: usize) -> Option<usize> {
+    len.checked_add(1)?.checked_next_multiple_of(ENVELOPE_PAD)
+}
+
 /// Bytes. A place is the number of a region above, an offset in it below.
 pub(super) struct Heap {
     regions: Vec<Region>,
@@ -189,8 +195,7 @@ impl Heap {
     /// the padded length of the value's envelope, so that the memory in use says no more about a
     /// value than its envelope does.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Option<u64> {
-        let taken = bytes.len().checked_add(1)?;
-        let taken = taken.checked_next_multiple_of(ENVELOPE_PAD)?;
+        let taken = taken(bytes.len())?;
         let room = self
             .regions
             .last()
