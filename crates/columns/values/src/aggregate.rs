@@ -331,6 +331,23 @@ impl Drop for Accumulator {
 mod tests {
     use super::*;
 
+    /// A host can have sums added to themselves as often as it likes.
+    #[test]
+    fn counts_of_sums_that_are_added_to_themselves_do_not_wrap() {
+        let (one, nan) = (Value::of_int8(1), Value::Word(1 << 8));
+        for (kind, value) in [(Kind::Int8, one), (Kind::Numeric, nan)] {
+            let new = || Accumulator::new(Aggregate::VarSamp, kind).unwrap();
+            let mut sum = new();
+            sum.add(value, None).unwrap();
+            for _ in 0..70 {
+                let mut same = new();
+                same.combine(&sum).unwrap();
+                sum.combine(&same).unwrap();
+            }
+            assert!(sum.finish().unwrap().is_some(), "there are values");
+        }
+    }
+
     #[test]
     fn aggregates_of_nothing_are_null_and_of_other_kinds_are_none() {
         for aggregate in Aggregate::ALL {

@@ -80,7 +80,7 @@ impl Exact {
 
     /// Adds an integer.
     pub(super) fn add_integer(&mut self, number: i64) {
-        self.finite += 1;
+        self.finite = self.finite.saturating_add(1);
         self.sum.add(i128::from(number));
         if let Some(squares) = &mut self.squares {
             squares.add(i128::from(number) * i128::from(number));
@@ -99,7 +99,7 @@ impl Exact {
             if let Some(scaled) = scaled
                 && (self.squares.is_none() || scaled.checked_mul(scaled).is_some())
             {
-                self.finite += 1;
+                self.finite = self.finite.saturating_add(1);
                 self.sum.add(scaled);
                 if let Some(squares) = &mut self.squares {
                     squares.add(scaled * scaled);
@@ -108,12 +108,15 @@ impl Exact {
             }
         }
         match Num::read(value)? {
-            Num::Nan => self.nans += 1,
-            Num::Inf(negative) => self.infinities[usize::from(negative)] += 1,
+            Num::Nan => self.nans = self.nans.saturating_add(1),
+            Num::Inf(negative) => {
+                let count = &mut self.infinities[usize::from(negative)];
+                *count = count.saturating_add(1);
+            }
             Num::Fin(unscaled, scale) => {
                 self.rescale(scale);
                 let scaled = arithmetic::rescaled(&unscaled, scale, self.scale);
-                self.finite += 1;
+                self.finite = self.finite.saturating_add(1);
                 if let Some(squares) = &mut self.squares {
                     squares.big += &scaled * &scaled;
                 }
@@ -137,10 +140,12 @@ impl Exact {
 
     /// Adds the sums of another worker, which are not changed.
     pub(super) fn combine(&mut self, other: &Self) {
-        self.finite += other.finite;
-        self.nans += other.nans;
-        self.infinities[0] += other.infinities[0];
-        self.infinities[1] += other.infinities[1];
+        // A host that has sums added to themselves doubles the counts each time.
+        self.finite = self.finite.saturating_add(other.finite);
+        self.nans = self.nans.saturating_add(other.nans);
+        for (count, more) in self.infinities.iter_mut().zip(other.infinities) {
+            *count = count.saturating_add(more);
+        }
         self.rescale(other.scale);
         let behind = self.scale - other.scale;
         self.sum.big += other.sum.total() * BigInt::from(power_of_ten(behind));
@@ -158,7 +163,8 @@ impl Exact {
         kind: Kind,
         out: &mut Out,
     ) -> Result<bool, Fault> {
-        let count = self.finite + self.nans + self.infinities[0] + self.infinities[1];
+        let others = [self.nans, self.infinities[0], self.infinities[1]];
+        let count = others.into_iter().fold(self.finite, u64::saturating_add);
         let sample = matches!(aggregate, Aggregate::StddevSamp | Aggregate::VarSamp);
         if count < if sample { 2 } else { 1 } {
             return Ok(false);
