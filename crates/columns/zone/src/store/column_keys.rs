@@ -260,7 +260,7 @@ impl Store {
 
     /// Applies a binding that a redo record at `position` has. One of an unknown or earlier
     /// partition of that number is ignored. SR-8012 for one of a later partition, whose opening is
-    /// missing; SR-8030 if the column is bound to something else.
+    /// missing; SR-8030 if the column is bound to something else and has, or had, values.
     pub(super) fn apply_bound(
         &mut self,
         binding: &ColumnBinding,
@@ -281,15 +281,19 @@ impl Store {
                     id: binding.key_id,
                     lineage: binding.lineage,
                 };
-                let known = partition.column_keys.entry(column);
-                if *known.or_insert_with(|| bound.clone()) == bound {
-                    return Ok(());
+                let known = partition.column_keys.get(&column);
+                let is_other = known.is_some_and(|known| *known != bound);
+                // The binding of a column that never had a value may have been taken back after
+                // the checkpoint, when its first value could not be stored.
+                if is_other && partition.has_column(column) {
+                    let what = format!(
+                        "at position {position}: column {column} of partition {number} is bound \
+                         to something else"
+                    );
+                    return Err(Error::new(&code::STORE_HISTORY, what));
                 }
-                let what = format!(
-                    "at position {position}: column {column} of partition {number} is bound to \
-                     something else"
-                );
-                Err(Error::new(&code::STORE_HISTORY, what))
+                partition.column_keys.insert(column, bound);
+                Ok(())
             }
         }
     }

@@ -14,7 +14,7 @@ use strongroom_format::columns::channel::PROOF_LABEL;
 use strongroom_format::columns::redo::Relation;
 
 use crate::disk::{Disk, State};
-use crate::host::{Safe, opener, options, relation, to};
+use crate::host::{Safe, fresh, opener, options, relation, to};
 
 fn opened(directory: &Path) -> Store {
     let anchor = Box::new(FileAnchor::at(directory.join(ANCHOR_NAME)));
@@ -76,6 +76,35 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
     assert_eq!(store.binding(table, 3), None, "it goes with its partition");
     drop(store);
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// A checkpoint is made when a key is first bound to; the value that it was for is then not stored,
+/// and the column's first value comes from a client of another key.
+#[test]
+fn a_binding_that_was_taken_back_makes_way_for_the_next_one_after_a_crash() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let ring = store.attach();
+    let table = store.open_partition(Some(ring), relation(1)).unwrap();
+    let key = SecretKey::generate().unwrap();
+    store.bind(table, 2, to(9), &key).unwrap();
+    store.unbind(table, 2);
+    store.bind(table, 2, to(5), &key).unwrap();
+    let item = Promotion {
+        source: Source::Value(Value::Word(5)),
+        column: 2,
+        kind: Kind::Int8,
+    };
+    let mut fids = Vec::new();
+    let record = store.promote(ring, table, &[item], &mut fids);
+    let record = record.unwrap().unwrap();
+    drop(store);
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    assert_eq!(store.binding(table, 2), Some(to(9)), "by the manifest");
+    store.recover(&record.bytes, 1).unwrap();
+    assert_eq!(store.binding(table, 2), Some(to(5)));
+    store.finish_recovery(2).unwrap();
+    assert!(store.get(fids[0]).is_ok());
 }
 
 fn kept(store: &Store) -> Vec<([u8; 16], [u8; 32])> {
