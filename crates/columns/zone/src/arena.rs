@@ -172,8 +172,8 @@ impl ValueArea {
     }
 }
 
-/// Whether a value of `len` bytes fits into an area that has taken `used` bytes. As many count as it
-/// takes, padded: the length itself is a secret, and everybody can see whether the area is full.
+/// Whether a value of `len` bytes fits into an area that has taken `used` bytes. As many count as
+/// it takes, padded: the length itself is a secret, and everybody can see whether the area is full.
 fn has_room(used: u64, len: usize) -> bool {
     let taken = heap::taken(len).map(|taken| taken as u64);
     taken.is_some_and(|taken| used.saturating_add(taken) <= BYTES_MAX)

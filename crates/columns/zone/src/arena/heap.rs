@@ -160,8 +160,8 @@ fn split(at: u64) -> Option<(usize, usize)> {
     Some((chunk, place))
 }
 
-/// How many bytes of a heap a value of `len` bytes takes: the padded length of its envelope. `None` if
-/// no memory can be that long.
+/// How many bytes of a heap a value of `len` bytes takes: the padded length of its envelope. `None`
+/// if no memory can be that long.
 pub(super) fn taken(len: usize) -> Option<usize> {
     len.checked_add(1)?.checked_next_multiple_of(ENVELOPE_PAD)
 }

@@ -175,8 +175,8 @@ impl Ring {
     }
 
     /// Gives the ring another session, or none. What a statement has for one session is not
-    /// another's: grants, and the token key, under which the next session's values could be compared
-    /// with those of this one. Nothing if it is the ring's session already.
+    /// another's: grants, and the token key, under which the next session's values could be
+    /// compared with those of this one. Nothing if it is the ring's session already.
     pub(super) fn set_session(&mut self, session: Option<[u8; 16]>) {
         if self.session != session {
             self.session = session;
@@ -433,9 +433,9 @@ impl Rings {
         }
     }
 
-    /// The key of the equality tokens of this ring, or of its group, in the running statement and the
-    /// present session (X6); drawn at the first call. `Fault::OutOfMemory` if none can be drawn,
-    /// `Fault::ForgedFid` if there is no such ring.
+    /// The key of the equality tokens of this ring, or of its group, in the running statement and
+    /// the present session (X6); drawn at the first call. `Fault::OutOfMemory` if none can be
+    /// drawn, `Fault::ForgedFid` if there is no such ring.
     pub(super) fn token_key(&mut self, number: u16) -> Result<&MacKey, Fault> {
         let number = match self.get(number)?.group {
             Group::Member(leader, _) => leader,

@@ -2,7 +2,8 @@
 //!
 //! A token is the beginning of HMAC-SHA256 of the value's canonical bytes under a key of the
 //! statement and its session (X6): equal for equal values of one statement, unrelated from one
-//! statement to the next, and from one session to the next within a statement. Must not: give a truth without asking the policy.
+//! statement to the next, and from one session to the next within a statement. Must not: give a
+//! truth without asking the policy.
 
 use core::cell::Cell;
 use core::cmp::Ordering;

@@ -347,10 +347,10 @@ pub(super) fn judge(
 }
 
 /// Counts what the ring's session was told since the last call in the ledgers of the keys of
-/// `scope`; without one, of all keys that the ticket names. Nothing without a session. Of a key that
-/// the ticket does not name, everybody is told as much: it does not count as told to the session.
-/// `Fault::BudgetSpent` if one of the keys has less left; faults of making the counts durable. Then
-/// nothing may be told.
+/// `scope`; without one, of all keys that the ticket names. Nothing without a session. Of a key
+/// that the ticket does not name, everybody is told as much: it does not count as told to the
+/// session. `Fault::BudgetSpent` if one of the keys has less left; faults of making the counts
+/// durable. Then nothing may be told.
 pub(super) fn settle(
     channel: &mut Channel,
     sources: &mut ValueSources,

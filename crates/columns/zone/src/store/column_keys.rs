@@ -4,8 +4,9 @@
 //! Invariants: S6: a column is bound once, when its first value is stored, and stays bound; the
 //! binding is in the manifest and in the log before the column's first value, and in every record
 //! of its values, which are put into no column with another binding. A host that could bind a
-//! column anew could have its values sealed under a key of its own. S7: the key is in a durable manifest before the binding is
-//! in the log. Must not: use a key, or have one outside locked memory.
+//! column anew could have its values sealed under a key of its own. S7: the key is in a durable
+//! manifest before the binding is in the log. Must not: use a key, or have one outside locked
+//! memory.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
@@ -91,10 +92,10 @@ impl Store {
     ///
     /// # Errors
     /// [`Fault::BadRequest`] for a number that no column has; [`Fault::PartitionUnknown`] if there
-    /// is no such partition; [`Fault::Recovering`] while the
-    /// host's log is replayed or followed; [`Fault::ColumnMismatch`] if it is bound to something
-    /// else; [`Fault::NoColumnKey`] if it has values without a binding, which nobody may choose for
-    /// them; those of [`Store::checkpoint`]. The column is not bound then.
+    /// is no such partition; [`Fault::Recovering`] while the host's log is replayed or followed;
+    /// [`Fault::ColumnMismatch`] if it is bound to something else; [`Fault::NoColumnKey`] if it has
+    /// values without a binding, which nobody may choose for them; those of [`Store::checkpoint`].
+    /// The column is not bound then.
     pub fn bind(
         &mut self,
         number: u16,

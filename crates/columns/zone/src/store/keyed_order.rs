@@ -1,10 +1,10 @@
 //! The keyed order of columns of class equality: the order in which their indexes have the values.
 //!
 //! Invariants: it is the same as long as the store exists, on replicas too, because indexes are
-//! stored in it; it tells which values are equal and nothing else, not even together with the
-//! order of another column, or of a column of the same name that is bound to another key: whoever
-//! has a key of their own can fill such a column with values that they know. Specified in docs/spec/columns.md, "Keyed order". Must not: decide
-//! whether an answer may be given.
+//! stored in it; it tells which values are equal and nothing else, not even together with the order
+//! of another column, or of a column of the same name that is bound to another key: whoever has a
+//! key of their own can fill such a column with values that they know. Specified in
+//! docs/spec/columns.md, "Keyed order". Must not: decide whether an answer may be given.
 
 use core::cmp::Ordering;
 use std::collections::BTreeMap;

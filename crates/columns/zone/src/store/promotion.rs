@@ -209,10 +209,10 @@ impl Store {
         self.put_logged(Some(ring), partition, item.column, item.kind, value)
     }
 
-    /// Adds a new value to the ring's next redo record, with the binding of its column, and with the
-    /// opening of its partition where that is not yet known to be in the log. `Fault::BadRequest` if
-    /// the record is full or the ring unknown; `Fault::PartitionUnknown` if there is no such
-    /// partition, `Fault::OutOfMemory` if no memory is left.
+    /// Adds a new value to the ring's next redo record, with the binding of its column, and with
+    /// the opening of its partition where that is not yet known to be in the log.
+    /// `Fault::BadRequest` if the record is full or the ring unknown; `Fault::PartitionUnknown` if
+    /// there is no such partition, `Fault::OutOfMemory` if no memory is left.
     pub(super) fn log_put(
         &mut self,
         ring: u32,

@@ -1,5 +1,5 @@
-//! Several histories of one store: its host starts it twice from one state, and shows the records of
-//! both to a third start. What the values of one history were made for is what they stay.
+//! Several histories of one store: its host starts it twice from one state, and shows the records
+//! of both to a third start. What the values of one history were made for is what they stay.
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
