@@ -334,8 +334,8 @@ mod tests {
     /// A host can have sums added to themselves as often as it likes.
     #[test]
     fn counts_of_sums_that_are_added_to_themselves_do_not_wrap() {
-        let (one, nan) = (Value::of_int8(1), Value::Word(1 << 8));
-        for (kind, value) in [(Kind::Int8, one), (Kind::Numeric, nan)] {
+        let (integer, numeric) = (Value::of_int8(1), Value::Word(1 << 8));
+        for (kind, value) in [(Kind::Int8, integer), (Kind::Numeric, numeric)] {
             let new = || Accumulator::new(Aggregate::VarSamp, kind).unwrap();
             let mut sum = new();
             sum.add(value, None).unwrap();
