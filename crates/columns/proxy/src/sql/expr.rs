@@ -49,8 +49,7 @@ impl Resolver<'_> {
             Some(NodeEnum::TypeCast(_)) => self.cast(node),
             Some(NodeEnum::ColumnRef(column)) => {
                 if is_star(column.fields.last()) {
-                    let source = names(&column.fields).last().copied();
-                    return self.star(source).whole();
+                    return self.star(&names(&column.fields)).whole();
                 }
                 let found = self.column(&names(&column.fields));
                 self.touched |= found.confidential;

@@ -317,7 +317,7 @@ impl Resolver<'_> {
             };
             match value.node.as_mut() {
                 Some(NodeEnum::ColumnRef(column)) if is_star(column.fields.last()) => {
-                    columns.splice(self.star(names(&column.fields).last().copied()));
+                    columns.splice(self.star(&names(&column.fields)));
                     continue;
                 }
                 // The fields of a row.

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use pg_query::protobuf::RangeVar;
 use strongroom_format::columns::Kind;
 
 use super::catalog::{Catalog, Relation};
@@ -34,6 +35,9 @@ pub(crate) struct Source {
     pub(crate) columns: Columns,
     /// `*` has its columns as part of a join that merges some.
     pub(crate) in_join: bool,
+    /// Schema, if the statement names it, and name of the relation that it is. `None` for what no
+    /// name with a schema can mean: an item with an alias, and one that is no relation.
+    relation: Option<(String, String)>,
 }
 
 impl Source {
@@ -43,8 +47,37 @@ impl Source {
             alias,
             columns,
             in_join: false,
+            relation: None,
         }
     }
+
+    /// Makes an item of a FROM clause of a relation, which has this name as its alias.
+    pub(crate) fn of_relation(range: &RangeVar, alias: String, columns: Columns) -> Self {
+        let relation = (range.schemaname.clone(), range.relname.clone());
+        Self {
+            relation: Some(relation).filter(|_| range.alias.is_none()),
+            ..Self::new(alias, columns)
+        }
+    }
+
+    /// Returns whether these parts of a name, before that of a column, can mean this item. A name
+    /// with a schema means a relation without an alias, whatever is nearer (`parse_relation.c`,
+    /// `scanNameSpaceForRelid`).
+    fn can_be_named(&self, parts: &[&str]) -> bool {
+        match parts {
+            [] => false,
+            [alias] => self.alias == *alias,
+            [.., schema, name] => self.relation.as_ref().is_some_and(|(own, relation)| {
+                relation == name && (own.is_empty() || is_same_schema(own, schema))
+            }),
+        }
+    }
+}
+
+/// Returns whether two names of schemas can mean the same one: `pg_temp` is the session's own.
+fn is_same_schema(one: &str, other: &str) -> bool {
+    let is_temporary = |schema: &str| schema == "pg_temp" || schema.starts_with("pg_temp_");
+    one == other || is_temporary(one) && is_temporary(other)
 }
 
 /// A common table expression in scope.
@@ -415,7 +448,7 @@ impl<'a> Resolver<'a> {
     pub(crate) fn column(&self, names: &[&str]) -> Flow {
         match names {
             [column] => self.unqualified(column),
-            [.., source, column] => self.qualified(source, column),
+            [source @ .., column] => self.qualified(source, column),
             [] => Flow::unknown(),
         }
     }
@@ -454,29 +487,24 @@ impl<'a> Resolver<'a> {
         let Some(found) = maybe else {
             return unknown_column(column);
         };
-        if found.confidential {
-            return found;
-        }
         // A result's columns have no alias: ORDER BY finds those of FROM first.
         let outer = scopes.flatten().filter(|source| !source.alias.is_empty());
-        let mut outer = outer.filter_map(|source| source.columns.find_or_open(column));
-        match outer.find(|flow| flow.confidential) {
-            Some(captured) => {
-                let mut either = found;
-                either.join(&captured);
-                // It is not certain that a result is confidential.
-                either.origins = None;
-                either
-            }
-            None => found,
-        }
+        let outer = outer.filter_map(|source| {
+            let whole = || (source.alias == column).then(|| source.columns.whole());
+            source.columns.find_or_open(column).or_else(whole)
+        });
+        or_captured(found, outer)
     }
 
     /// Returns what is known of a column that is named with its source, in the innermost scope that
-    /// has a source of the name. If there is none, it counts as confidential.
-    fn qualified(&self, source: &str, column: &str) -> Flow {
-        for scope in self.scopes.iter().rev() {
-            let named: Vec<&Source> = scope.iter().filter(|known| known.alias == source).collect();
+    /// has a source of the name. If there is none, it counts as confidential. As for a name without
+    /// a source, a confidential one further out counts too: ON of a join sees only the join's own
+    /// sides, and which relation a schema's is depends on the server.
+    fn qualified(&self, source: &[&str], column: &str) -> Flow {
+        let mut scopes = self.scopes.iter().rev();
+        let can_be_meant = |known: &&Source| known.can_be_named(source);
+        for scope in scopes.by_ref() {
+            let named: Vec<&Source> = scope.iter().filter(can_be_meant).collect();
             if named.is_empty() {
                 continue;
             }
@@ -490,31 +518,55 @@ impl<'a> Resolver<'a> {
                     None => found = Some(flow),
                 }
             }
-            return found.unwrap_or_else(|| unknown_column(column));
+            let found = found.unwrap_or_else(|| unknown_column(column));
+            let outer = scopes.flatten().filter(can_be_meant);
+            let outer = outer.filter_map(|source| source.columns.find_or_open(column));
+            return or_captured(found, outer);
         }
         unknown_column(column)
     }
 
-    /// Returns all columns of the innermost scope (`*`), or of one of its sources (`t.*`). They are
-    /// unknown if there is no such source.
-    pub(crate) fn star(&self, source: Option<&str>) -> Columns {
+    /// Returns all columns of the innermost scope (`*`, no parts of a name), or of one of its
+    /// sources (`t.*`, `schema.t.*`). They are unknown if there is no such source, and if a
+    /// confidential one further out may be meant.
+    pub(crate) fn star(&self, source: &[&str]) -> Columns {
         let mut all = Columns::default();
         let mut found = false;
-        for known in self.scopes.last().into_iter().flatten() {
+        let mut scopes = self.scopes.iter().rev();
+        for known in scopes.next().into_iter().flatten() {
             let meant = match source {
-                Some(source) => source == known.alias,
-                None => !known.in_join,
+                [] => !known.in_join,
+                source => known.can_be_named(source),
             };
             if meant {
                 found = true;
                 all.splice(known.columns.clone());
             }
         }
-        if found {
+        let mut outer = scopes.flatten().filter(|known| known.can_be_named(source));
+        if found && !outer.any(|known| known.columns.whole().confidential) {
             all
         } else {
             Columns::open(Flow::unknown())
         }
+    }
+}
+
+/// Returns what is known of a name that means `found`, or, where that is plain, one of these
+/// columns further out: it counts as confidential if one of them is.
+fn or_captured(found: Flow, mut outer: impl Iterator<Item = Flow>) -> Flow {
+    if found.confidential {
+        return found;
+    }
+    match outer.find(|flow| flow.confidential) {
+        Some(captured) => {
+            let mut either = found;
+            either.join(&captured);
+            // It is not certain that a result is confidential.
+            either.origins = None;
+            either
+        }
+        None => found,
     }
 }
 

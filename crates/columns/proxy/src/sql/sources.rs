@@ -21,8 +21,13 @@ impl Resolver<'_> {
 
     /// Adds an item with this alias and these columns to the innermost scope, if there is one.
     fn add(&mut self, alias: String, columns: Columns) {
+        self.add_source(Source::new(alias, columns));
+    }
+
+    /// Adds an item to the innermost scope, if there is one.
+    fn add_source(&mut self, source: Source) {
         if let Some(scope) = self.scopes.last_mut() {
-            scope.push(Source::new(alias, columns));
+            scope.push(source);
         }
     }
 
@@ -32,8 +37,13 @@ impl Resolver<'_> {
     pub(super) fn source(&mut self, item: &mut Node) {
         match item.node.as_mut() {
             Some(NodeEnum::RangeVar(range)) => {
+                let is_cte = range.schemaname.is_empty()
+                    && self.ctes.iter().any(|cte| cte.name == range.relname);
                 let (alias, columns) = self.range(range);
-                self.add(alias, columns);
+                self.add_source(match is_cte {
+                    true => Source::new(alias, columns),
+                    false => Source::of_relation(range, alias, columns),
+                });
             }
             Some(NodeEnum::RangeSubselect(sub)) => {
                 let Some(query) = sub.subquery.as_mut() else {
@@ -262,15 +272,13 @@ impl Resolver<'_> {
             return;
         };
         let columns = self.relation(&range.schemaname, &range.relname);
-        let alias = if alias.is_empty() {
-            range.relname.clone()
-        } else {
-            alias.to_owned()
-        };
         if self.scopes.is_empty() {
             self.scopes.push(Vec::new());
         }
-        self.add(alias, columns);
+        self.add_source(match alias {
+            "" => Source::of_relation(range, range.relname.clone(), columns),
+            alias => Source::new(alias.to_owned(), columns),
+        });
     }
 
     /// Returns alias and columns of a relation that is named in FROM.

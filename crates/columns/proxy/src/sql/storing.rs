@@ -26,7 +26,8 @@ impl Resolver<'_> {
         {
             self.store(select, &chosen);
         }
-        self.scopes.push(vec![Source::new(alias, target.clone())]);
+        self.scopes
+            .push(vec![Source::of_relation(&range, alias, target.clone())]);
         if let Some(clause) = insert.on_conflict_clause.as_mut() {
             self.on_conflict(clause, &target);
         }
@@ -152,7 +153,8 @@ impl Resolver<'_> {
         self.with_clause(update.with_clause.as_mut());
         let range = update.relation.clone().unwrap_or_default();
         let (alias, target) = self.target(&range);
-        self.scopes.push(vec![Source::new(alias, target.clone())]);
+        self.scopes
+            .push(vec![Source::of_relation(&range, alias, target.clone())]);
         self.sources(&mut update.from_clause);
         self.set(&mut update.target_list, &target);
         self.condition(update.where_clause.as_mut());
@@ -168,7 +170,8 @@ impl Resolver<'_> {
         self.with_clause(delete.with_clause.as_mut());
         let range = delete.relation.clone().unwrap_or_default();
         let (alias, target) = self.target(&range);
-        self.scopes.push(vec![Source::new(alias, target)]);
+        self.scopes
+            .push(vec![Source::of_relation(&range, alias, target)]);
         self.sources(&mut delete.using_clause);
         self.condition(delete.where_clause.as_mut());
         let columns = self.returning(delete.returning_clause.as_mut());
@@ -184,7 +187,8 @@ impl Resolver<'_> {
         self.with_clause(merge.with_clause.as_mut());
         let range = merge.relation.clone().unwrap_or_default();
         let (alias, target) = self.target(&range);
-        self.scopes.push(vec![Source::new(alias, target.clone())]);
+        self.scopes
+            .push(vec![Source::of_relation(&range, alias, target.clone())]);
         if let Some(source) = merge.source_relation.as_mut() {
             self.source(source);
         }

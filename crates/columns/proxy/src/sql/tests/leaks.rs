@@ -474,3 +474,40 @@ fn a_plain_column_captures_no_confidential_one() {
         assert!(plans[0].sql.contains("Alice"), "{sql}");
     }
 }
+
+/// A name with a schema means the relation without an alias, also where something nearer has the
+/// same name; ON of a join sees nothing but the join's own sides.
+#[test]
+fn a_name_with_its_relation_means_that_relation_also_further_out() {
+    for sql in [
+        "SELECT 1 FROM public.p WHERE EXISTS (SELECT 1 FROM other.p WHERE other.p.id = public.p.id AND public.p.name = 'Alice')",
+        "SELECT 1 FROM public.p WHERE EXISTS (SELECT 1 FROM plain p WHERE public.p.name = 'Alice')",
+        "SELECT 1 FROM public.p WHERE EXISTS (SELECT 1 FROM plain p WHERE db.public.p.name = 'Alice')",
+        "SELECT 1 FROM public.p WHERE EXISTS (WITH p AS (SELECT 'x' AS name) SELECT 1 FROM p WHERE public.p.name = 'Alice')",
+        "SELECT 1 FROM public.p WHERE EXISTS (SELECT 1 FROM (SELECT 'x' AS name) p WHERE public.p.name = 'Alice')",
+        "SELECT 1 FROM public.p WHERE EXISTS (SELECT 1 FROM other.p WHERE ROW(public.p.*) = ROW(1, 'Alice'))",
+        "SELECT 1 FROM public.p, LATERAL (SELECT public.p.name = 'Alice' FROM other.p) l",
+        "UPDATE public.p SET note = 'x' WHERE EXISTS (SELECT 1 FROM other.p WHERE public.p.name = 'Alice')",
+        "DELETE FROM public.p WHERE EXISTS (SELECT 1 FROM other.p WHERE public.p.name = 'Alice')",
+        "CREATE POLICY y ON public.p USING (EXISTS (SELECT 1 FROM other.p WHERE public.p.name = 'Alice'))",
+        "SELECT 1 FROM p t WHERE EXISTS (SELECT 1 FROM plain t, q b JOIN q c ON t.name = 'Alice')",
+        "SELECT 1 FROM p t WHERE EXISTS (SELECT 1 FROM plain t, q b JOIN q c ON t = ROW(1, 'Alice'))",
+        "SELECT 1 FROM p t WHERE EXISTS (SELECT 1 FROM plain t, q b JOIN q c ON ROW(t.*) = ROW(1, 'Alice'))",
+    ] {
+        hidden(sql);
+    }
+    becomes(
+        "SELECT 1 FROM public.p WHERE EXISTS (SELECT 1 FROM other.p WHERE other.p.id = 3 AND public.p.name = 'Alice')",
+        "SELECT 1 FROM public.p WHERE EXISTS (SELECT 1 FROM other.p WHERE other.p.id = 3 AND public.p.name = $1)",
+        &["1=Alice"],
+    );
+    for sql in [
+        "SELECT 1 FROM public.p WHERE EXISTS (SELECT 1 FROM other.p WHERE other.p.name = 'Alice')",
+        "SELECT 1 FROM p a WHERE EXISTS (SELECT 1 FROM other.p b WHERE a.id = b.id AND b.name = 'Alice')",
+        "SELECT 1 FROM p WHERE EXISTS (SELECT 1 FROM plain WHERE plain.name = 'Alice' AND plain.id = p.id)",
+        "SELECT 1 FROM public.p a WHERE EXISTS (SELECT 1 FROM other.p WHERE other.p.name = 'Alice')",
+        "UPDATE other.p SET name = 'x' WHERE other.p.name = 'Alice'",
+    ] {
+        stays(sql);
+    }
+}

@@ -44,6 +44,10 @@ fn a_result_s_columns_are_values_of_columns() {
         ("SELECT id, name, pay FROM other.single", "- name pay"),
         ("SELECT * FROM other.single", "- name pay note"),
         ("SELECT s.*, pay FROM other.single s", "- name pay note pay"),
+        (
+            "SELECT other.single.*, other.single.pay, single.pay FROM other.single",
+            "- name pay note pay pay",
+        ),
         ("SELECT x FROM (SELECT pay AS x FROM other.single) y", "pay"),
         (
             "WITH w AS (SELECT * FROM other.single) SELECT note, pay FROM w",
