@@ -421,11 +421,15 @@ impl Resolver<'_> {
     /// known of the result: plain for EXISTS, IN, ANY and ALL, else that of its columns.
     fn sublink(&mut self, link: &mut SubLink) -> Flow {
         let test = self.optional_expr(link.testexpr.as_mut());
+        let kind = link.sub_link_type();
         let columns = match link.subselect.as_mut().and_then(|node| node.node.as_mut()) {
-            Some(NodeEnum::SelectStmt(select)) => self.select(select).indirect(),
+            Some(NodeEnum::SelectStmt(select)) if kind == SubLinkType::ExprSublink => {
+                self.select(select).indirect()
+            }
+            Some(NodeEnum::SelectStmt(select)) => self.unnamed_select(select).indirect(),
             _ => return Flow::unknown(),
         };
-        match link.sub_link_type() {
+        match kind {
             SubLinkType::ExistsSublink => Flow::plain(),
             SubLinkType::AnySublink | SubLinkType::AllSublink | SubLinkType::RowcompareSublink => {
                 match &test.row {
@@ -438,6 +442,16 @@ impl Resolver<'_> {
                 }
                 Flow::plain()
             }
+            // An array is none of the values that are in it, and has another name.
+            SubLinkType::ArraySublink => Flow {
+                origins: None,
+                label: None,
+                row: None,
+                ..columns
+                    .open
+                    .as_ref()
+                    .map_or_else(|| columns.at(0), |_| columns.whole())
+            },
             _ if columns.open.is_some() => columns.whole(),
             _ => {
                 let fields: Vec<Flow> =

@@ -10,7 +10,7 @@ use pg_query::protobuf::{
 };
 use serde_json::Value;
 
-use super::column_name::figure_column_name;
+use super::column_name::{certain_column_name, figure_column_name};
 use super::flow::{Columns, Flow, Origins};
 use super::resolver::{Cte, Resolver, Source};
 use super::site::SiteKind;
@@ -47,6 +47,30 @@ impl Resolver<'_> {
         self.optional_expr(select.limit_offset.as_mut());
         self.optional_expr(select.limit_count.as_mut());
         self.ctes.truncate(visible);
+        columns
+    }
+
+    /// Walks a query the names of whose columns nobody sees, as [`Self::select`] does, and takes
+    /// those away that the second walk has given.
+    pub(super) fn unnamed_select(&mut self, select: &mut SelectStmt) -> Columns {
+        let is_named = |target: &Node| match target.node.as_ref() {
+            Some(NodeEnum::ResTarget(target)) => !target.name.is_empty(),
+            _ => true,
+        };
+        let named: Vec<bool> = select.target_list.iter().map(is_named).collect();
+        let columns = self.select(select);
+        // The query's own clauses can refer to its columns by their names.
+        let refers = !select.sort_clause.is_empty()
+            || !select.group_clause.is_empty()
+            || !select.distinct_clause.is_empty();
+        for (target, named) in select.target_list.iter_mut().zip(named) {
+            if let Some(NodeEnum::ResTarget(target)) = target.node.as_mut()
+                && !named
+                && !refers
+            {
+                target.name.clear();
+            }
+        }
         columns
     }
 
@@ -132,7 +156,7 @@ impl Resolver<'_> {
         let right = select
             .rarg
             .as_mut()
-            .map(|side| self.select(side))
+            .map(|side| self.unnamed_select(side))
             .unwrap_or_default();
         let columns = self.merged(&left.indirect(), &right.indirect());
         self.scopes
@@ -187,7 +211,11 @@ impl Resolver<'_> {
             }
         }
         let named = columns.into_iter().enumerate();
-        let named = named.map(|(at, flow)| (format!("column{}", at.saturating_add(1)), flow));
+        let named = named.map(|(at, mut flow)| {
+            let name = format!("column{}", at.saturating_add(1));
+            flow.label = Some(name.clone());
+            (name, flow)
+        });
         Columns {
             named: named.collect(),
             ..Columns::default()
@@ -227,7 +255,14 @@ impl Resolver<'_> {
             let columns = if with.recursive {
                 self.recursive(&cte.ctename, &aliases, query)
             } else {
-                self.statement(query).unwrap_or_default()
+                match query.node.as_mut() {
+                    Some(NodeEnum::SelectStmt(select))
+                        if aliases.len() >= select.target_list.len() =>
+                    {
+                        self.unnamed_select(select)
+                    }
+                    _ => self.statement(query).unwrap_or_default(),
+                }
             };
             let mut columns = columns
                 .indirect()
@@ -294,7 +329,7 @@ impl Resolver<'_> {
         let second = select
             .rarg
             .as_mut()
-            .map(|side| self.select(side))
+            .map(|side| self.unnamed_select(side))
             .unwrap_or_default()
             .indirect();
         self.ctes.pop();
@@ -328,6 +363,7 @@ impl Resolver<'_> {
                 }
                 _ => {}
             }
+            let given = certain_column_name(value);
             let name = if target.name.is_empty() {
                 figure_column_name(value)
             } else {
@@ -341,6 +377,12 @@ impl Resolver<'_> {
                 Some(NodeEnum::TypeCast(_) | NodeEnum::SubLink(_)) => flow.label,
                 _ => None,
             };
+            // What has been changed would have another name. Here it keeps the one that the client,
+            // a query around this one, and ORDER BY know it by.
+            if self.applying && target.name.is_empty() && certain_column_name(value) != given {
+                let known = given.or_else(|| flow.label.clone());
+                target.name = known.unwrap_or_default();
+            }
             columns.named.push((name, flow));
         }
         columns

@@ -59,7 +59,7 @@ impl Resolver<'_> {
     /// is taken value by value, so that an untyped constant flows directly into its column.
     fn store(&mut self, select: &mut SelectStmt, chosen: &Chosen) {
         if select.values_lists.is_empty() || select.with_clause.is_some() {
-            let columns = self.select(select);
+            let columns = self.unnamed_select(select);
             let columns = if select.op() == SetOperation::SetopNone {
                 columns.indirect()
             } else {

@@ -406,13 +406,13 @@ fn expressions() {
     );
     becomes(
         "SELECT position('a' IN name) FROM p",
-        "SELECT strpos(name, $1::enc_text) FROM p",
+        "SELECT strpos(name, $1::enc_text) AS \"position\" FROM p",
         &["1=a"],
     );
     stays("SELECT round(salary, 2), left(name, 3) FROM p");
     becomes(
         "SELECT age::numeric, name::varchar(3), salary::numeric(10,2) FROM p",
-        "SELECT age::enc_numeric, \"left\"(name, 3)::enc_text, salary::enc_numeric(10, 2) FROM p",
+        "SELECT age::enc_numeric, \"left\"(name, 3)::enc_text AS name, salary::enc_numeric(10, 2) FROM p",
         &[],
     );
 }

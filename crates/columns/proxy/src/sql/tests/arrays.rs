@@ -161,7 +161,7 @@ fn documents_become_parameters() {
     );
     becomes(
         "SELECT doc::text, (doc::text || ' ')::jsonb FROM hours",
-        "SELECT doc::enc_text, (doc::enc_text || $1)::enc_jsonb FROM hours",
+        "SELECT doc::enc_text, (doc::enc_text || $1)::enc_jsonb AS jsonb FROM hours",
         &["1= "],
     );
     becomes(
@@ -171,7 +171,7 @@ fn documents_become_parameters() {
     );
     becomes(
         "SELECT (doc ->> 'n')::int4 FROM hours WHERE doc @> '{\"a\":1}' AND '[]'::jsonb <@ doc",
-        "SELECT (doc ->> $3::enc_text)::enc_int4 FROM hours WHERE doc @> $1 AND $2::enc_jsonb <@ doc",
+        "SELECT (doc ->> $3::enc_text)::enc_int4 AS int4 FROM hours WHERE doc @> $1 AND $2::enc_jsonb <@ doc",
         &["1={\"a\":1}", "2=[]", "3=n"],
     );
     stays("SELECT n::jsonb -> 'a', '{}'::jsonb FROM plain WHERE n @> '[]'::jsonb");

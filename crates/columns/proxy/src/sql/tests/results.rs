@@ -96,8 +96,8 @@ fn a_result_s_columns_are_values_of_columns() {
             "- -",
         ),
         (
-            "SELECT array_agg(pay), ARRAY[pay] FROM other.single GROUP BY pay",
-            "- -",
+            "SELECT array_agg(pay), ARRAY[pay], ARRAY(SELECT pay FROM other.single) FROM other.single GROUP BY pay",
+            "- - -",
         ),
         // Those of the named query's rows.
         ("DECLARE c CURSOR FOR SELECT pay FROM other.single", "pay"),
@@ -142,6 +142,10 @@ fn the_names_of_a_result_s_columns_are_known() {
             "SELECT pay FROM other.single UNION SELECT pay FROM other.single",
             "?",
         ),
+        (
+            "SELECT (SELECT pay AS wage FROM other.single), (VALUES (pay)), x.* FROM other.single, LATERAL (VALUES (pay)) x",
+            "wage column1 column1",
+        ),
     ] {
         let plans = plan(sql, &names(), 0).unwrap();
         let shown = plans[0].expected.iter().map(|column| match column {
@@ -150,6 +154,70 @@ fn the_names_of_a_result_s_columns_are_known() {
         });
         assert_eq!(shown.collect::<Vec<_>>().join(" "), expected, "{sql}");
     }
+}
+
+/// What the proxy writes in another way would have another name for the client, for a query around
+/// it, in ORDER BY, and in a table that is made of it.
+#[test]
+fn what_is_changed_keeps_its_name() {
+    for (sql, expected) in [
+        (
+            "SELECT name::varchar(3), name::char(3), age::numeric FROM p",
+            "SELECT \"left\"(name, 3)::enc_text AS name, \"left\"(name, 3)::enc_text AS name, age::enc_numeric FROM p",
+        ),
+        (
+            "SELECT char_length(name), substr(name, 2), ceiling(score), (age + age)::int FROM p",
+            "SELECT length(name) AS char_length, \"substring\"(name, 2) AS substr, ceil(score) AS ceiling, (age + age)::enc_int4 AS int4 FROM p",
+        ),
+        (
+            "SELECT char_length FROM (SELECT char_length(name) FROM p) s ORDER BY 1",
+            "SELECT char_length FROM (SELECT length(name) AS char_length FROM p) s ORDER BY 1",
+        ),
+        (
+            "SELECT id FROM p WHERE (SELECT max(char_length) FROM (SELECT char_length(name) FROM q) s) = age",
+            "SELECT id FROM p WHERE (SELECT max(char_length) FROM (SELECT length(p.name) AS char_length FROM q) s) = age",
+        ),
+        (
+            "CREATE TABLE n AS SELECT char_length(name) FROM p",
+            "CREATE TABLE n AS SELECT length(name) AS char_length FROM p",
+        ),
+        (
+            "UPDATE p SET id = 1 RETURNING char_length(name), substr(name, 2) AS s",
+            "UPDATE p SET id = 1 RETURNING length(name) AS char_length, \"substring\"(name, 2) AS s",
+        ),
+        (
+            "SELECT (SELECT char_length(name)), CASE WHEN id = 1 THEN name ELSE name::varchar(2) END, (CASE WHEN id = 1 THEN age END)::int FROM p",
+            "SELECT (SELECT length(name) AS char_length), CASE WHEN id = 1 THEN name ELSE \"left\"(name, 2)::enc_text END AS name, (CASE WHEN id = 1 THEN age END)::enc_int4 AS int4 FROM p",
+        ),
+        (
+            "SELECT DISTINCT char_length(name) FROM p ORDER BY char_length",
+            "SELECT DISTINCT length(name) AS char_length FROM p ORDER BY char_length",
+        ),
+        // Nobody sees these names.
+        (
+            "INSERT INTO p (age) SELECT char_length(name) FROM p",
+            "INSERT INTO p (age) SELECT length(name) FROM p",
+        ),
+        (
+            "SELECT age FROM p UNION SELECT char_length(name) FROM p",
+            "SELECT age FROM p UNION SELECT length(name) FROM p",
+        ),
+        (
+            "SELECT id FROM p WHERE age IN (SELECT char_length(name) FROM p)",
+            "SELECT id FROM p WHERE age IN (SELECT length(name) FROM p)",
+        ),
+        (
+            "SELECT ARRAY(SELECT char_length(name) FROM p)",
+            "SELECT ARRAY(SELECT length(name) FROM p)",
+        ),
+    ] {
+        becomes(sql, &expected.replace("p.name", "name"), &[]);
+    }
+    becomes(
+        "SELECT 'a', date '2000-01-01', current_date UNION SELECT name, born, born FROM p",
+        "SELECT $1::enc_text AS \"?column?\", $2::enc_date AS date, $3::enc_date AS \"current_date\" UNION SELECT name, born, born FROM p",
+        &["1=a", "2=2000-01-01", "3=CURRENT_DATE"],
+    );
 }
 
 #[test]
