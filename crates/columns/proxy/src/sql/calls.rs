@@ -25,7 +25,9 @@ impl Resolver<'_> {
             .copied()
             .unwrap_or_default()
             .to_owned();
-        let opens = kept::kind_of_function(&name).filter(|_| has_envelope(call));
+        let ours = self.is_known_function(&names(&call.funcname));
+        let known = |rule: bool| rule && ours;
+        let opens = kept::kind_of_function(&name).filter(|_| known(has_envelope(call)));
         let args = self.exprs(&mut call.args);
         if opens.is_some() {
             return Flow::confidential(opens);
@@ -42,10 +44,11 @@ impl Resolver<'_> {
         let mut data: Vec<Flow> = Vec::new();
         let mut how = Vec::new();
         for (at, arg) in args.into_iter().enumerate() {
-            if let Some(kind) = functions::other_kind_of_argument(&name, at).filter(|_| !by_name) {
+            let kind = functions::other_kind_of_argument(&name, at);
+            if let Some(kind) = kind.filter(|_| known(!by_name)) {
                 self.give_kind(&arg, kind);
             }
-            match functions::structure_of_argument(&name, at).filter(|_| !by_name) {
+            match functions::structure_of_argument(&name, at).filter(|_| known(!by_name)) {
                 Some(of) => how.push((arg, of)),
                 None => data.push(arg),
             }
@@ -71,10 +74,14 @@ impl Resolver<'_> {
             .iter()
             .find(|flow| self.is_confidential(flow))
             .and_then(|flow| flow.kind);
-        if functions::renders(&name) && !self.catalog.has_function(&name) {
+        if known(functions::renders(&name)) {
             self.refuse_rendering(&format!("{name}()"), &data);
         }
-        let origins = self.origins_of_call(&name, &data, first);
+        if !ours {
+            let out = self.combine(&data);
+            return Flow { kind: None, ..out };
+        }
+        let origins = origins_of_call(&name, &data, first);
         let out = self.combine_arguments(&name, &data);
         if self.applying && out.confidential {
             self.changed |= call_extension_function(call, &name);
@@ -95,28 +102,34 @@ impl Resolver<'_> {
 }
 
 impl Resolver<'_> {
-    /// Records that a function is called with these values, and returns what is known of its
-    /// result.
+    /// Returns whether a call of this name is certainly one of PostgreSQL's own functions or of the
+    /// extension's: what is known of these by their names holds for no function of a user.
+    pub(super) fn is_known_function(&self, parts: &[&str]) -> bool {
+        let name = parts.last();
+        let of_user = name.is_none_or(|name| self.catalog.has_function(name));
+        !of_user && self.is_of_known_schema(parts)
+    }
+
+    /// Returns whether the name of a function or operator has no schema, or that of PostgreSQL's
+    /// own or of the extension's.
+    pub(super) fn is_of_known_schema(&self, parts: &[&str]) -> bool {
+        match parts {
+            [] | [_] | [.., "pg_catalog" | kept::SCHEMA, _] => true,
+            [.., schema, _] => *schema == self.catalog.schema(),
+        }
+    }
+
+    /// Records that a function of PostgreSQL's or of the extension's is called with these values,
+    /// and returns what is known of its result.
     fn combine_arguments(&mut self, name: &str, data: &[Flow]) -> Flow {
         let mut out = self.combine(data);
-        if name == "unnest" && !self.catalog.has_function(name) {
+        if name == "unnest" {
             // Its rows are the elements themselves.
             for flow in data {
                 out.add_values(&flow.carried);
             }
         }
         out
-    }
-
-    /// Returns what the result of a function can be a value of, whose arguments' values are `data`,
-    /// the first confidential one of the kind `first`: only of one that the extension has.
-    fn origins_of_call(&self, name: &str, data: &[Flow], first: Option<Kind>) -> Option<Origins> {
-        functions::result_kind(name, first).filter(|_| !self.catalog.has_function(name))?;
-        let known = |flow: &Flow| flow.confidential && flow.origins.is_some();
-        if functions::picks(name) {
-            return Some(Flow::origins_of_one(data)?.or(Origins::made()));
-        }
-        data.iter().any(known).then(Origins::made)
     }
 
     /// Sets the kind of a string constant that is an argument of a function to `kind`, which the
@@ -161,6 +174,17 @@ impl Resolver<'_> {
         );
         self.refusal.get_or_insert(refusal);
     }
+}
+
+/// Returns what the result of a function can be a value of, whose arguments' values are `data`, the
+/// first confidential one of the kind `first`: only of one that the extension has.
+fn origins_of_call(name: &str, data: &[Flow], first: Option<Kind>) -> Option<Origins> {
+    functions::result_kind(name, first)?;
+    let known = |flow: &Flow| flow.confidential && flow.origins.is_some();
+    if functions::picks(name) {
+        return Some(Flow::origins_of_one(data)?.or(Origins::made()));
+    }
+    data.iter().any(known).then(Origins::made)
 }
 
 /// Returns whether the call's one argument is an envelope.

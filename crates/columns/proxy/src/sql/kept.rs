@@ -16,7 +16,7 @@ use super::resolver::Resolver;
 use super::site::{KeptConstant, Site, SiteKind};
 
 /// The schema of the extension's functions for clients.
-const SCHEMA: &str = "strongroom_columns";
+pub(super) const SCHEMA: &str = "strongroom_columns";
 /// The end of the name of the functions that open an envelope of a definition.
 const SUFFIX: &str = "_constant";
 

@@ -218,9 +218,12 @@ impl Resolver<'_> {
             let Some(call) = parts.items.first_mut() else {
                 continue;
             };
-            name = called_name(call);
-            let one = gives_one_column(call);
+            let called = called_names(call);
+            name = called.last().copied().unwrap_or_default().to_owned();
+            let known = self.is_known_function(&called);
+            let one = known && gives_one_column(call);
             if definitions.is_empty()
+                && known
                 && let Some(arrays) = several_arrays(call)
             {
                 // `unnest` of several arrays: each is a column, and none meets another.
@@ -298,13 +301,12 @@ fn aliased(alias: Option<&Alias>, name: &str, columns: Columns) -> (String, Colu
     (alias.aliasname.clone(), columns.renamed(given.into_iter()))
 }
 
-/// Returns the name of the function that is called, without its schema; empty if it is no call.
-fn called_name(call: &Node) -> String {
-    let name = match call.node.as_ref() {
-        Some(NodeEnum::FuncCall(call)) => names(&call.funcname).last().copied(),
-        _ => None,
-    };
-    name.unwrap_or_default().to_owned()
+/// Returns the parts of the name of the function that is called; none if it is no call.
+fn called_names(call: &Node) -> Vec<&str> {
+    match call.node.as_ref() {
+        Some(NodeEnum::FuncCall(call)) => names(&call.funcname),
+        _ => Vec::new(),
+    }
 }
 
 /// Returns the arguments of a call of `unnest` with several arrays of scalars, each of which makes

@@ -220,3 +220,63 @@ fn a_table_made_in_the_same_query_is_known_behind_it() {
     assert_eq!(plans[1].sql, "INSERT INTO fresh VALUES (1, $1)");
     assert!(plans[1].unknown.is_empty());
 }
+
+/// What the proxy knows of a function by its name holds for PostgreSQL's and the extension's own.
+#[test]
+fn a_user_s_function_is_not_taken_for_another_of_its_name() {
+    let made = |define: &str, sql: &str| {
+        let text = format!("CREATE FUNCTION {define} LANGUAGE sql AS ''; {sql}");
+        let plans = plan(&text, &shop(), 0).unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
+        plans[1].sql.replace("strongroom_columns.", "")
+    };
+    for (define, sql, expected) in [
+        (
+            "app.rank(enc_numeric) RETURNS enc_int4",
+            "SELECT id FROM p WHERE app.rank(salary) = 3",
+            "SELECT id FROM p WHERE app.rank(salary) = $1::enc_int4",
+        ),
+        (
+            "app.count(enc_numeric) RETURNS enc_int4",
+            "SELECT id FROM p WHERE count(salary) = 3",
+            "SELECT id FROM p WHERE count(salary) = $1::enc_int4",
+        ),
+        (
+            "app.round(enc_numeric, enc_int4) RETURNS enc_numeric",
+            "SELECT app.round(salary, 5000) FROM p",
+            "SELECT app.round(salary, $1) FROM p",
+        ),
+        (
+            "app.generate_series(enc_int4) RETURNS SETOF q",
+            "SELECT 1 FROM p, app.generate_series(age) x WHERE amount = 5000",
+            "SELECT 1 FROM p, app.generate_series(age) x WHERE amount = $1::enc_int4",
+        ),
+        (
+            "app.substr(enc_text, enc_int4) RETURNS enc_text",
+            "SELECT app.substr(name, 2) FROM p",
+            "SELECT app.substr(name, $1::enc_int4) FROM p",
+        ),
+    ] {
+        assert_eq!(made(define, sql), expected, "{sql}");
+    }
+    // One that the catalog does not name: with plain arguments, or with any.
+    for (sql, expected, constant) in [
+        (
+            "SELECT app.char_length(name), app.position('x', name) FROM p",
+            "SELECT app.char_length(name), app.position($1, name) FROM p",
+            "1=x",
+        ),
+        (
+            "SELECT id FROM p WHERE app.rank(salary) = 3",
+            "SELECT id FROM p WHERE app.rank(salary) = $1::enc_int4",
+            "1=3",
+        ),
+        (
+            "SELECT pg_catalog.substr(name, 2), strongroom_columns.lpad(name, 5, 'x') FROM p",
+            "SELECT \"substring\"(name, 2) AS substr, lpad(name, 5, $1) FROM p",
+            "1=x",
+        ),
+    ] {
+        becomes(sql, expected, &[constant]);
+    }
+    stays("SELECT app.rank(id), app.round(id, 5) FROM p WHERE app.left(note, 3) = 'x'");
+}
