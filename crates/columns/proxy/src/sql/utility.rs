@@ -309,19 +309,30 @@ fn check_unread(resolver: &mut Resolver<'_>, what: &str) -> Result<(), Refusal> 
     unread::check(resolver.catalog, what, resolver.text)
 }
 
+/// Languages whose constants PostgreSQL's scanner sees, and those in which a body is the name of a
+/// function in a library. In any other language `"a"`, `q(a)` or `{a}` may be a string.
+const SCANNED_LANGUAGES: &[&str] = &["sql", "plpgsql", "c", "internal"];
+
 /// Returns whether the body of a function or of DO, which the proxy does not parse, may have
-/// constants.
+/// constants. A body in a language that the proxy cannot scan counts as having one.
 fn body_has_constant(options: &[Node]) -> bool {
-    let bodies = options.iter().filter_map(|option| match &option.node {
-        Some(NodeEnum::DefElem(option)) if option.defname == "as" => option.arg.as_ref(),
-        _ => None,
-    });
-    let mut texts = bodies.flat_map(|body| match body.node.as_ref() {
-        Some(NodeEnum::String(text)) => vec![text.sval.as_str()],
-        Some(NodeEnum::List(list)) => names(&list.items),
-        _ => Vec::new(),
-    });
-    texts.any(text_has_constant)
+    let texts = |name: &str| {
+        let options = options.iter().filter_map(|option| match &option.node {
+            Some(NodeEnum::DefElem(option)) if option.defname == name => option.arg.as_ref(),
+            _ => None,
+        });
+        let texts = options.flat_map(|value| match value.node.as_ref() {
+            Some(NodeEnum::String(text)) => vec![text.sval.as_str()],
+            Some(NodeEnum::List(list)) => names(&list.items),
+            _ => Vec::new(),
+        });
+        texts.collect::<Vec<&str>>()
+    };
+    // DO without a language is PL/pgSQL.
+    let mut languages = texts("language").into_iter();
+    let is_scanned = languages.all(|language| SCANNED_LANGUAGES.contains(&language));
+    let mut bodies = texts("as").into_iter();
+    bodies.any(|body| !is_scanned || text_has_constant(body))
 }
 
 /// Returns whether a text, read as SQL's tokens, has a constant. A text that cannot be read counts

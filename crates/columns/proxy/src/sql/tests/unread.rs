@@ -210,6 +210,29 @@ fn what_would_write_an_envelope_is_refused() {
     }
 }
 
+/// In other languages than SQL and PL/pgSQL, SQL's scanner sees no strings.
+#[test]
+fn a_body_in_another_language_has_constants() {
+    for sql in [
+        "DO LANGUAGE plpython3u $$ plpy.execute(plpy.prepare(\"UPDATE p SET name = $1\", [\"text\"]), [\"Alice\"]) $$",
+        "CREATE FUNCTION g() RETURNS void LANGUAGE plpython3u AS $$ plpy.execute(\"UPDATE p SET name = f(Alice)\") $$",
+        "CREATE FUNCTION g() RETURNS void AS $$ spi_exec_query(q(UPDATE p SET name = q(Alice))) $$ LANGUAGE plperl",
+        "CREATE PROCEDURE g() AS $$ spi_exec {UPDATE p SET name = {Alice}} $$ LANGUAGE pltcl",
+    ] {
+        assert!(refused(sql).message.contains("SR-8103"), "{sql}");
+    }
+    for sql in [
+        "DO LANGUAGE plpython3u $$ plpy.execute(\"UPDATE plain SET n = f(Alice)\") $$",
+        "DO $$ BEGIN UPDATE p SET name = note; END $$",
+        "DO LANGUAGE plpgsql $$ BEGIN UPDATE p SET name = note; END $$",
+        "CREATE FUNCTION g(a enc_text) RETURNS int LANGUAGE c AS '$libdir/lib', 'symbol'",
+        "CREATE FUNCTION g(a enc_text) RETURNS enc_text LANGUAGE sql RETURN $1",
+    ] {
+        let plans = plan(sql, &shop(), 0).unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
+        assert!(!plans[0].changed, "{sql}");
+    }
+}
+
 /// Texts whose last statement has a constant `'x'` for what may be confidential by then.
 const MADE_CONFIDENTIAL: &[&str] = &[
     "CREATE TABLE z (id int); ALTER TABLE z ADD COLUMN s enc_text; INSERT INTO z (id, s) VALUES (1, 'x')",
