@@ -6,6 +6,8 @@
 //! holds confidential values. All words of the text count as names, those within strings and
 //! comments too, because a body may make SQL of a string. Must not: parse a language.
 
+use std::collections::BTreeSet;
+
 use super::catalog::{Catalog, Relation};
 use super::functions;
 use super::refusal::Refusal;
@@ -13,8 +15,9 @@ use super::refusal::Refusal;
 /// Bytes of a name that the server keeps (`NAMEDATALEN` less one).
 const NAME_MAX: usize = 63;
 
-/// The rows of a trigger or a rule, whose columns a text can name without the table.
-const ROWS: &[&str] = &["new", "old"];
+/// Words of a text that may read the rows of a trigger or a rule, and name their columns without
+/// the table: through `NEW` and `OLD`, other variables, and tables of all rows that have changed.
+const ROWS: &[&str] = &["new", "old", "trigger", "referencing"];
 
 const HINT: &str = "Give the values as parameters of ordinary statements, or run it over a connection that does not go \
                     through the proxy if the server may see the constants.";
@@ -52,8 +55,8 @@ pub(super) fn may_be_sent(catalog: &Catalog, text: &str) -> bool {
 
 /// Returns the first name in the text that is of something confidential, or may be: of a relation
 /// with confidential columns, of a function with confidential arguments, of a type that holds
-/// values; of a confidential column of a trigger's row. Case does not count. `None` if there is no
-/// such name.
+/// values; of any confidential column, if the text may read a trigger's rows. Case does not count.
+/// `None` if there is no such name.
 pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String> {
     if catalog.all_doubted {
         return Some("something that was defined before it".to_owned());
@@ -61,19 +64,22 @@ pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String>
     let text = text.to_lowercase();
     // Escapes can spell a name that no word shows: those of identifiers anywhere, and those of
     // strings where SQL is made of strings.
-    let words: Vec<&str> = text
+    let words: BTreeSet<&str> = text
         .split(|c: char| !is_word(c))
+        // Next to a name may be the quotes of a string.
+        .flat_map(|word| word.split('$').chain([word]))
         .filter(|word| !word.is_empty())
         .map(cut)
         .collect();
-    let escaped = words.contains(&"execute") && has_code_escape(&text);
+    let reads_rows = ROWS.iter().any(|word| words.contains(word));
+    let escaped = (words.contains("execute") || reads_rows) && has_code_escape(&text);
     if text.contains("u&\"") || escaped {
         return Some("something by codes of characters".to_owned());
     }
     let has = |name: &str| {
         let name = name.to_lowercase();
         if name.chars().all(is_word) {
-            words.contains(&cut(&name))
+            words.contains(cut(&name))
         } else {
             text.contains(&name) || text.contains(&name.replace('"', "\"\""))
         }
@@ -82,12 +88,9 @@ pub(super) fn confidential_name(catalog: &Catalog, text: &str) -> Option<String>
     if let Some(word) = words.iter().find(of_type) {
         return Some((*word).to_owned());
     }
-    let of_rows = columns_of_rows(&text);
     let column_of_row = |relation: &Relation| {
-        let mut columns = relation.columns.iter();
-        let named = columns.find(|column| {
-            is_confidential(column) && of_rows.contains(&cut(&column.name.to_lowercase()))
-        });
+        let mut columns = relation.columns.iter().filter(|it| is_confidential(it));
+        let named = columns.find(|column| reads_rows && has(&column.name));
         named.map(|column| column.name.clone())
     };
     for (name, relations) in &catalog.relations {
@@ -132,28 +135,6 @@ pub(super) fn has_ascii_names(catalog: &Catalog) -> bool {
         &catalog.missing,
     ];
     relations && others.into_iter().flatten().all(|name| name.is_ascii())
-}
-
-/// Returns the names that follow `new.` and `old.` in a text in lower case.
-fn columns_of_rows(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    for (at, _) in text.match_indices('.') {
-        let (Some(before), Some(after)) = (text.get(..at), text.get(at.saturating_add(1)..)) else {
-            continue;
-        };
-        let before = before.trim_end().trim_end_matches('"');
-        let row = before.rsplit(|c: char| !is_word(c)).next();
-        if !row.is_some_and(|row| ROWS.contains(&row)) {
-            continue;
-        }
-        let after = after.trim_start();
-        let name = match after.strip_prefix('"') {
-            Some(quoted) => quoted.split('"').next(),
-            None => after.split(|c: char| !is_word(c)).next(),
-        };
-        found.extend(name.map(cut));
-    }
-    found
 }
 
 /// Returns whether the column's values are, or hold, confidential ones.
@@ -218,6 +199,15 @@ mod tests {
             "DO $$ BEGIN EXECUTE E'select 1 from \\x73taff'; END $$",
             "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN NEW.pay := 5; END'",
             "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN IF 5 < old . \"pay\" THEN END IF; END'",
+            "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN INSERT INTO log SELECT id FROM inserted WHERE pay > 5; END'",
+            "CREATE FUNCTION f() RETURNS trigger AS 'DECLARE n ALIAS FOR NEW; BEGIN n.pay := 5; END'",
+            "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN r := NEW; IF r.pay > 5 THEN END IF; END'",
+            "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN IF (NEW).pay > 5 THEN END IF; END'",
+            "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN IF NEW/**/.pay > 5 THEN END IF; END'",
+            "CREATE FUNCTION f() RETURNS trigger AS $$BEGIN NEW := jsonb_populate_record(NEW, '{\"pay\": 5}'); END$$",
+            "CREATE FUNCTION f() RETURNS trigger AS $$BEGIN NEW := jsonb_populate_record(NEW, E'{\"\\x70ay\": 5}'); END$$",
+            "CREATE RULE r AS ON INSERT TO shop DO ALSO INSERT INTO log SELECT (NEW).pay > 5",
+            "DO $$ BEGIN EXECUTE 'select 5 from ' || $q$staff$q$; END $$",
             &format!("SELECT {} ==", "l".repeat(70)),
         ] {
             assert!(named(text).is_some(), "{text}");
@@ -226,7 +216,8 @@ mod tests {
             "DO $$ BEGIN UPDATE shop SET id = 1; END $$",
             "DO $$ BEGIN RAISE NOTICE '%', E'a\\n'; END $$",
             "CREATE FUNCTION pay() RETURNS int AS 'SELECT 5'",
-            "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN NEW.id := 5; IF anew.pay THEN END IF; END'",
+            "CREATE FUNCTION f() RETURNS trigger AS 'BEGIN NEW.id := 5; IF anew.paid THEN END IF; END'",
+            "CREATE FUNCTION f() RETURNS int AS 'BEGIN IF anew.pay > 5 THEN END IF; END'",
             "DO $$ BEGIN EXECUTE regexp_replace('a', '(a)', '\\1'); END $$",
             "SELECT U&'\\0061' ==",
             "SELECT staffs, my_staff ==",
