@@ -26,8 +26,7 @@ impl Resolver<'_> {
             .unwrap_or_default()
             .to_owned();
         let ours = self.is_known_function(&names(&call.funcname));
-        let known = |rule: bool| rule && ours;
-        let opens = kept::kind_of_function(&name).filter(|_| known(has_envelope(call)));
+        let opens = kept::kind_of_function(&name).filter(|_| ours && has_envelope(call));
         let args = self.exprs(&mut call.args);
         if opens.is_some() {
             return Flow::confidential(opens);
@@ -41,22 +40,10 @@ impl Resolver<'_> {
             .args
             .iter()
             .any(|arg| matches!(arg.node, Some(NodeEnum::NamedArgExpr(_))));
-        let mut data: Vec<Flow> = Vec::new();
-        let mut how = Vec::new();
-        for (at, arg) in args.into_iter().enumerate() {
-            let kind = functions::other_kind_of_argument(&name, at);
-            if let Some(kind) = kind.filter(|_| known(!by_name)) {
-                self.give_kind(&arg, kind);
-            }
-            match functions::structure_of_argument(&name, at).filter(|_| known(!by_name)) {
-                Some(of) => how.push((arg, of)),
-                None => data.push(arg),
-            }
-        }
-        for (arg, of) in how {
-            let decided = self.structure(arg, of, &data);
-            data.extend(decided);
-        }
+        let mut data = match ours && !by_name {
+            true => self.data_of(&name, args),
+            false => args,
+        };
         // A type's name called as a function is a cast.
         let kind = functions::confidential_type(&name);
         if kind.is_some() || self.catalog.holds_confidential(&name) {
@@ -74,7 +61,7 @@ impl Resolver<'_> {
             .iter()
             .find(|flow| self.is_confidential(flow))
             .and_then(|flow| flow.kind);
-        if known(functions::renders(&name)) {
+        if ours && functions::renders(&name) {
             self.refuse_rendering(&format!("{name}()"), &data);
         }
         if !ours {
@@ -102,6 +89,27 @@ impl Resolver<'_> {
 }
 
 impl Resolver<'_> {
+    /// Returns those of the arguments of a function of PostgreSQL's or of the extension's that are
+    /// data and not structure.
+    fn data_of(&mut self, name: &str, args: Vec<Flow>) -> Vec<Flow> {
+        let mut data: Vec<Flow> = Vec::new();
+        let mut how = Vec::new();
+        for (at, arg) in args.into_iter().enumerate() {
+            if let Some(kind) = functions::other_kind_of_argument(name, at) {
+                self.give_kind(&arg, kind);
+            }
+            match functions::structure_of_argument(name, at) {
+                Some(of) => how.push((arg, of)),
+                None => data.push(arg),
+            }
+        }
+        for (arg, of) in how {
+            let decided = self.structure(arg, of, &data);
+            data.extend(decided);
+        }
+        data
+    }
+
     /// Returns whether a call of this name is certainly one of PostgreSQL's own functions or of the
     /// extension's: what is known of these by their names holds for no function of a user.
     pub(super) fn is_known_function(&self, parts: &[&str]) -> bool {
