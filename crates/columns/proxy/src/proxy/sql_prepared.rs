@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::upstream::{Outcome, Upstream};
+use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
 use crate::sql::{self, Plan};
 
@@ -84,14 +85,7 @@ impl Upstream {
     /// Returns the same by the catalog as it was read last.
     fn seem_plain(&self, name: &str) -> bool {
         let catalog = self.catalog();
-        let is_plain = |text: &str| {
-            let plans = sql::plan(text, &catalog, 0);
-            plans.is_ok_and(|plans| {
-                plans
-                    .iter()
-                    .all(|plan| plan.confidential.is_empty() && plan.constants.is_empty())
-            })
-        };
+        let is_plain = |text: &str| has_plain_parameters(text, &catalog);
         let by_driver = self.statements.get(name.as_bytes());
         // One that the proxy has described by its name alone was made by SQL.
         let by_driver = by_driver.into_iter().flatten();
@@ -102,5 +96,38 @@ impl Upstream {
         all.peek().is_some()
             && !self.sql_prepared.is_crowded(name)
             && all.all(|text| text.is_some_and(is_plain))
+    }
+}
+
+/// Returns whether every parameter of the text may get a value in clear. One that is structure may
+/// only get a number or the name of a field, which nobody checks in an EXECUTE.
+fn has_plain_parameters(text: &str, catalog: &Catalog) -> bool {
+    let has_plain = |plan: &Plan| {
+        plan.confidential.is_empty() && plan.constants.is_empty() && plan.structural.is_empty()
+    };
+    sql::plan(text, catalog, 0).is_ok_and(|plans| plans.iter().all(has_plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_plain_parameters;
+    use crate::sql::tests::catalog;
+
+    #[test]
+    fn a_parameter_that_is_structure_is_none_that_gets_any_value_in_clear() {
+        let catalog = catalog(&["p(id, name text, born date)", "plain(id, n)"]);
+        for text in [
+            "PREPARE s(text) AS SELECT substring(name, $1) FROM p",
+            "PREPARE s(text) AS SELECT date_trunc($1, born) FROM p",
+            "PREPARE s(text) AS SELECT 1 FROM p WHERE name = $1",
+        ] {
+            assert!(!has_plain_parameters(text, &catalog), "{text}");
+        }
+        for text in [
+            "PREPARE s(text) AS SELECT substring(n, $1) FROM plain",
+            "PREPARE s(int) AS SELECT left(name, 2) FROM p WHERE id = $1",
+        ] {
+            assert!(has_plain_parameters(text, &catalog), "{text}");
+        }
     }
 }

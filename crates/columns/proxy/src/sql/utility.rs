@@ -179,6 +179,7 @@ pub(crate) fn walk(
             })
         }
         Some(NodeEnum::ExecuteStmt(execute)) => {
+            refuse_parameter(node_json(&execute.params).as_ref())?;
             if has_constant(node_json(&execute.params).as_ref()) {
                 unread::check(resolver.catalog, "EXECUTE", resolver.text)?;
                 plan.executes = Some(execute.name.clone());
@@ -273,6 +274,10 @@ fn walk_definition(
             resolver.optional_expr(trigger.when_clause.as_mut());
         }
         Some(other) => {
+            // A function's own parameters are no parameters of the statement.
+            if !matches!(other, NodeEnum::CreateFunctionStmt(_)) {
+                refuse_parameter(serde_json::to_value(&*other).ok().as_ref())?;
+            }
             if let Some(what) = unread_constants(other) {
                 check_unread(resolver, what)?;
             }
@@ -282,6 +287,30 @@ fn walk_definition(
     }
     resolver.scopes.clear();
     Ok(kept)
+}
+
+/// Fails with SR-8102 if there is a parameter of the client's in a part of a statement that the
+/// resolver does not walk: what its value is for is not known.
+fn refuse_parameter(tree: Option<&Value>) -> Result<(), Refusal> {
+    let why = "it stands in a statement that takes none, or whose meaning the proxy does not know";
+    tree.and_then(first_parameter).map_or(Ok(()), |number| {
+        Err(Refusal::parameter(
+            usize::try_from(number).unwrap_or(0),
+            why,
+        ))
+    })
+}
+
+/// Returns the number of the first parameter in the tree; `None` if there is none.
+fn first_parameter(tree: &Value) -> Option<i64> {
+    match tree {
+        Value::Array(items) => items.iter().find_map(first_parameter),
+        Value::Object(fields) => fields.iter().find_map(|(name, field)| match name.as_str() {
+            "ParamRef" => Some(field.get("number").and_then(Value::as_i64).unwrap_or(0)),
+            _ => first_parameter(field),
+        }),
+        _ => None,
+    }
 }
 
 /// Returns what a statement is called if it has constants whose meaning the resolver does not know.

@@ -145,6 +145,20 @@ fn execute_with_constants_is_noticed() {
 }
 
 #[test]
+fn a_parameter_in_a_statement_that_takes_none_gets_no_value() {
+    for sql in [
+        "EXECUTE s($1)",
+        "EXPLAIN EXECUTE s(1, lower($1))",
+        "CREATE TABLE n AS EXECUTE s($1)",
+        "CREATE RULE r AS ON INSERT TO plain DO ALSO SELECT $1",
+    ] {
+        assert!(refused(sql).message.contains("SR-8102"), "{sql}");
+    }
+    stays("EXECUTE s");
+    stays("CREATE FUNCTION g(int) RETURNS int LANGUAGE sql RETURN $1");
+}
+
+#[test]
 fn copy_knows_its_columns() {
     let copy = |sql: &str| plan(sql, &shop(), 0).unwrap().remove(0).copy;
     assert!(copy("COPY plain FROM STDIN").is_none());
