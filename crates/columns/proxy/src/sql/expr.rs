@@ -336,6 +336,28 @@ impl Resolver<'_> {
         Some(Flow::site(site, kind))
     }
 
+    /// Walks the right side of IN or BETWEEN, and records that each of the list is compared with the
+    /// left side.
+    fn compare_with_each(&mut self, left: Flow, items: &mut [Node]) {
+        let mut flows = self.exprs(items);
+        if flows.iter().any(|flow| flow.row.is_some()) {
+            for flow in &flows {
+                self.compare(&left, flow);
+            }
+            return;
+        }
+        let untyped = |flow: &Flow| !flow.carried.is_empty();
+        if untyped(&left) && flows.iter().any(untyped) {
+            // Each of the list is compared with the left side alone: two parameters would have no
+            // type.
+            flows = flows.into_iter().map(Flow::indirect).collect();
+            flows.push(left.indirect());
+        } else {
+            flows.push(left);
+        }
+        self.compare_all(&flows);
+    }
+
     /// Walks an operator or a construct that compares, such as IN and BETWEEN, and records that its
     /// operands are combined. Returns what is known of the result; a comparison's is plain.
     fn operator(&mut self, expr: &mut AExpr) -> Flow {
@@ -344,27 +366,11 @@ impl Resolver<'_> {
             .copied()
             .unwrap_or_default()
             .to_owned();
+        let is_known = self.is_of_known_schema(&names(&expr.name));
         let left = self.optional_expr(expr.lexpr.as_mut());
         let right = match expr.rexpr.as_mut().and_then(|node| node.node.as_mut()) {
-            // IN and BETWEEN: each of the list is compared with the left side.
             Some(NodeEnum::List(list)) => {
-                let mut flows = self.exprs(&mut list.items);
-                if flows.iter().any(|flow| flow.row.is_some()) {
-                    for flow in &flows {
-                        self.compare(&left, flow);
-                    }
-                    return Flow::plain();
-                }
-                let untyped = |flow: &Flow| !flow.carried.is_empty();
-                if untyped(&left) && flows.iter().any(untyped) {
-                    // Each of the list is compared with the left side alone: two parameters would
-                    // have no type.
-                    flows = flows.into_iter().map(Flow::indirect).collect();
-                    flows.push(left.indirect());
-                } else {
-                    flows.push(left);
-                }
-                self.compare_all(&flows);
+                self.compare_with_each(left, &mut list.items);
                 return Flow::plain();
             }
             _ => self.optional_expr(expr.rexpr.as_mut()),
@@ -377,7 +383,7 @@ impl Resolver<'_> {
         }
         let compares = match expr.kind() {
             // A sign before one operand, such as ~, computes.
-            AExprKind::AexprOp => expr.lexpr.is_some() && functions::compares(&name),
+            AExprKind::AexprOp => is_known && expr.lexpr.is_some() && functions::compares(&name),
             AExprKind::AexprNullif => false,
             AExprKind::AexprOpAny | AExprKind::AexprOpAll => {
                 // The right side is an array: its elements, not the array itself, are compared with
@@ -392,18 +398,21 @@ impl Resolver<'_> {
             return Flow::plain();
         }
         let kind = match expr.lexpr {
+            _ if !is_known => None,
             Some(_) if expr.kind() == AExprKind::AexprOp => {
                 taken.or_else(|| functions::operator_kind(&name, left.kind, right.kind))
             }
             _ => functions::wider(left.kind, right.kind),
         };
-        let origins = if functions::computes(&name) {
-            let known = |flow: &Flow| flow.confidential && flow.origins.is_some();
-            (known(&left) || known(&right)).then(Origins::made)
+        let is_left = expr.kind() == AExprKind::AexprNullif;
+        let certain = |flow: &Flow| flow.confidential && flow.origins.is_some();
+        let origins = if is_left {
+            left.origins().map(|of| of.or(Origins::made()))
+        } else if is_known && functions::computes(&name) {
+            (certain(&left) || certain(&right)).then(Origins::made)
         } else {
             None
         };
-        let is_left = expr.kind() == AExprKind::AexprNullif;
         let value = left.carried.clone();
         let mut out = self.combine(&[left, right]);
         if is_left {

@@ -348,10 +348,13 @@ pub(crate) fn compares(operator: &str) -> bool {
     )
 }
 
-/// Returns whether the operator computes a value of its operands; with a confidential one that is
-/// one, too.
+/// Returns whether the operator, which does not compare, computes a value of its operands; with a
+/// confidential one that is one, too. These are the operators of the extension's script.
 pub(crate) fn computes(operator: &str) -> bool {
-    matches!(operator, "+" | "-" | "*" | "/" | "%" | "||" | "->" | "->>")
+    matches!(
+        operator,
+        "+" | "-" | "*" | "/" | "%" | "||" | "->" | "->>" | "&" | "|" | "#" | "<<" | ">>" | "~"
+    )
 }
 
 /// Returns the kind of what an operator takes out of a document. `None` for every other operator.

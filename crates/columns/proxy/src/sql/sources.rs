@@ -173,7 +173,8 @@ impl Resolver<'_> {
                     .indirect()
             });
             self.compare_all(&flows);
-            let met = self.combine(&flows);
+            let mut met = self.choose(&flows);
+            met.label = Some(name.clone());
             columns.named.push((name.clone(), met));
         }
         if !all_known && matches!(by, Ok(())) {

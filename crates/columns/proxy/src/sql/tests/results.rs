@@ -39,6 +39,7 @@ fn results(sql: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_result_s_columns_are_values_of_columns() {
     for (sql, expected) in [
         ("SELECT id, name, pay FROM other.single", "- name pay"),
@@ -79,6 +80,26 @@ fn a_result_s_columns_are_values_of_columns() {
             "- - -",
         ),
         ("SELECT pay::numeric FROM other.single", "pay,+"),
+        (
+            "SELECT nullif(pay, 0), nullif(5, pay), pay % 4, nullif(name, note) FROM other.single",
+            "pay,+ + + name,+",
+        ),
+        (
+            "SELECT hours & 4, hours | 4, hours # 4, hours << 2, hours >> 2, ~hours FROM (SELECT pay::int AS hours FROM other.single) s",
+            "+ + + + + +",
+        ),
+        (
+            "SELECT pay OPERATOR(pg_catalog.+) 1, pay OPERATOR(app.+) 1 FROM other.single",
+            "+ -",
+        ),
+        (
+            "SELECT name, a.pay FROM other.single a JOIN other.single b USING (name)",
+            "name pay",
+        ),
+        (
+            "SELECT * FROM other.single a NATURAL JOIN other.single b",
+            "- name pay note",
+        ),
         ("SELECT name FROM public.part_1", "name"),
         ("SELECT pay FROM pg_temp.draft", "pay"),
         // What a row gets may have come from anywhere, but it is confidential.
