@@ -18,6 +18,7 @@ use super::query::is_star;
 use super::resolver::Resolver;
 use super::site::{Site, SiteKind};
 use super::tree::names;
+use super::versions::is_system_user;
 
 impl Resolver<'_> {
     /// Walks an expression as [`Self::expr`] does. `None` counts as a plain value.
@@ -81,6 +82,7 @@ impl Resolver<'_> {
                 let flows = self.exprs(&mut expr.args);
                 self.choose(&flows)
             }
+            Some(NodeEnum::FuncCall(call)) if is_system_user(call) => self.system_user(),
             Some(NodeEnum::FuncCall(call)) => self.call(call),
             _ => self.construct(node),
         }
@@ -150,7 +152,10 @@ impl Resolver<'_> {
                 | NodeEnum::CurrentOfExpr(_),
             ) => Flow::plain(),
             // Its result is unknown; constants in it are found by the check that all were visited.
-            _ => Flow::unknown(),
+            _ => {
+                self.touched |= self.may_be_a_call_in_15(node);
+                Flow::unknown()
+            }
         }
     }
 

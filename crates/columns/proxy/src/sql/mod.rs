@@ -46,6 +46,7 @@ mod tree;
 mod unparsed;
 mod unread;
 mod utility;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

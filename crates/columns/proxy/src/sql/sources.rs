@@ -67,7 +67,10 @@ impl Resolver<'_> {
             }
             Some(NodeEnum::RangeTableFunc(table)) => self.xml_table(table),
             // JSON_TABLE: its constants are found by the count.
-            _ => self.add(String::new(), Columns::open(Flow::unknown())),
+            _ => {
+                self.touched |= self.may_be_a_call_in_15(item);
+                self.add(String::new(), Columns::open(Flow::unknown()));
+            }
         }
     }
 

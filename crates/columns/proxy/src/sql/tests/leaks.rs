@@ -511,3 +511,38 @@ fn a_name_with_its_relation_means_that_relation_also_further_out() {
         stays(sql);
     }
 }
+
+/// The parser is PostgreSQL 18's; the server may be older.
+#[test]
+fn a_word_that_an_older_server_does_not_reserve_is_a_name() {
+    let logins = catalog(&["logins(id, system_user text)", "plain(id, n)"]);
+    for sql in [
+        "SELECT id FROM logins WHERE system_user = 'Alice'",
+        "SELECT id FROM plain \"system_user\", logins WHERE system_user = 'Alice'",
+        "SELECT id FROM logins WHERE EXISTS (SELECT 1 FROM plain WHERE system_user = 'Alice')",
+    ] {
+        hidden_in(&logins, sql);
+        assert!(plan(sql, &logins, 0).is_ok(), "{sql}");
+    }
+    for sql in [
+        "CREATE FUNCTION json_value(enc_text, enc_text) RETURNS int LANGUAGE sql AS ''; SELECT JSON_VALUE('Alice', 'x')",
+        "CREATE FUNCTION json_object(enc_text, enc_text) RETURNS int LANGUAGE sql AS ''; SELECT JSON_OBJECT('Alice', 'x')",
+        "CREATE FUNCTION json_scalar(enc_text) RETURNS int LANGUAGE sql AS ''; SELECT JSON_SCALAR('Alice')",
+    ] {
+        hidden(sql);
+    }
+    stays("SELECT id FROM p WHERE system_user = 'Alice' AND id = 3");
+    stays("SELECT id, JSON_VALUE('{\"a\": 1}', '$.a') FROM plain WHERE system_user = 'x'");
+}
+
+/// An operator of another schema is not the one that the proxy knows by its name.
+#[test]
+fn the_result_of_a_user_s_operator_is_not_taken_for_plain() {
+    hidden("SELECT id FROM p WHERE (salary OPERATOR(app.=) 3) = 4711");
+    hidden("SELECT id FROM p WHERE (name OPERATOR(app.~~) 'Alice') = 'Alice'");
+    becomes(
+        "SELECT id FROM p WHERE name OPERATOR(pg_catalog.=) 'Alice' AND name OPERATOR(app.=) 'Alice' AND id = 3",
+        "SELECT id FROM p WHERE name OPERATOR(pg_catalog.=) $1 AND name OPERATOR(app.=) $2 AND id = 3",
+        &["1=Alice", "2=Alice"],
+    );
+}
