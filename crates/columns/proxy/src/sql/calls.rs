@@ -31,6 +31,7 @@ impl Resolver<'_> {
         if opens.is_some() {
             return Flow::confidential(opens);
         }
+        self.note_texts(&args);
         let mut order = self.exprs(&mut call.agg_order);
         self.condition(call.agg_filter.as_mut());
         if let Some(window) = call.over.as_mut() {
@@ -125,6 +126,17 @@ impl Resolver<'_> {
             [] | [_] | [.., "pg_catalog" | kept::SCHEMA, _] => true,
             [.., schema, _] => *schema == self.catalog.schema(),
         }
+    }
+
+    /// Notes which constants a function is called with: some functions execute them, as
+    /// `query_to_xml` does.
+    fn note_texts(&mut self, args: &[Flow]) {
+        if self.applying {
+            return;
+        }
+        let sites = args.iter().flat_map(|flow| &flow.carried);
+        let sites: Vec<usize> = sites.map(|carried| carried.site).collect();
+        self.arguments.extend(sites);
     }
 
     /// Records that a function of PostgreSQL's or of the extension's is called with these values,

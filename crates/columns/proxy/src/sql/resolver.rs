@@ -120,6 +120,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) refusal: Option<Refusal>,
     /// Names of relations and types that the catalog does not know.
     pub(crate) unknown: Vec<String>,
+    /// Sites of constants that functions are called with, and that may be SQL's text.
+    pub(super) arguments: Vec<usize>,
 }
 
 impl<'a> Resolver<'a> {
@@ -144,6 +146,7 @@ impl<'a> Resolver<'a> {
             changed: false,
             refusal: None,
             unknown: Vec::new(),
+            arguments: Vec::new(),
         }
     }
 

@@ -7,9 +7,11 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{CopyStmt, Node, ObjectType, TransactionStmtKind};
 use serde_json::Value;
 
+use super::catalog::Catalog;
 use super::copy_options::options;
 use super::defining::rolls_back;
 use super::flow::{Columns, Flow};
+use super::functions;
 use super::plan::{
     Copies, Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName, expected_columns,
 };
@@ -140,6 +142,7 @@ pub(crate) fn walk(
     plan: &mut Plan,
 ) -> Result<StatementLimits, Refusal> {
     if let Some(columns) = resolver.statement(node) {
+        unread::check_arguments(resolver)?;
         plan.expected = expected_columns(&columns);
         return Ok(StatementLimits::default());
     }
@@ -162,6 +165,7 @@ pub(crate) fn walk(
         Some(NodeEnum::CallStmt(call)) => {
             if let Some(call) = call.funccall.as_mut() {
                 resolver.call(call);
+                unread::check_arguments(resolver)?;
             }
             Ok(StatementLimits::default())
         }
@@ -191,6 +195,7 @@ pub(crate) fn walk(
         }
         Some(NodeEnum::CopyStmt(copy)) => {
             plan.copy = copy_plan(resolver, copy)?;
+            unread::check_arguments(resolver)?;
             Ok(StatementLimits {
                 text: Some(NO_PARAMETERS),
                 ..StatementLimits::default()
@@ -242,6 +247,7 @@ fn walk_definition(
         Some(NodeEnum::ViewStmt(view)) => {
             if let Some(query) = view.query.as_mut() {
                 resolver.statement(query);
+                unread::check_arguments(resolver)?;
             }
         }
         Some(NodeEnum::IndexStmt(index)) => {
@@ -272,13 +278,16 @@ fn walk_definition(
                 resolver.add_relation(trigger.relation.as_ref(), alias);
             }
             resolver.optional_expr(trigger.when_clause.as_mut());
+            if has_value(resolver, &trigger.args) {
+                check_unread(resolver, "CREATE TRIGGER with arguments")?;
+            }
         }
         Some(other) => {
             // A function's own parameters are no parameters of the statement.
             if !matches!(other, NodeEnum::CreateFunctionStmt(_)) {
                 refuse_parameter(serde_json::to_value(&*other).ok().as_ref())?;
             }
-            if let Some(what) = unread_constants(other) {
+            if let Some(what) = unread_constants(resolver.catalog, other) {
                 check_unread(resolver, what)?;
             }
             return Ok(elsewhere);
@@ -314,8 +323,15 @@ fn first_parameter(tree: &Value) -> Option<i64> {
 }
 
 /// Returns what a statement is called if it has constants whose meaning the resolver does not know.
-fn unread_constants(node: &NodeEnum) -> Option<&'static str> {
+fn unread_constants(catalog: &Catalog, node: &NodeEnum) -> Option<&'static str> {
     let (has, what) = match node {
+        NodeEnum::DefineStmt(define) => {
+            let has = has_first_state(catalog, &define.definition);
+            (
+                has || has_constant(node_json(&define.args).as_ref()),
+                "this statement",
+            )
+        }
         NodeEnum::DoStmt(block) => (body_has_constant(&block.args), "DO"),
         NodeEnum::CreateFunctionStmt(function) => {
             let has = body_has_constant(&function.options)
@@ -329,6 +345,46 @@ fn unread_constants(node: &NodeEnum) -> Option<&'static str> {
         }
     };
     has.then_some(what)
+}
+
+/// Returns whether a trigger's function gets an argument that is not the name of a column of the
+/// trigger's table: it may be a value for a column.
+fn has_value(resolver: &Resolver<'_>, args: &[Node]) -> bool {
+    let mut tables = resolver.scopes.iter().flatten();
+    let table = tables.next().map(|source| &source.columns);
+    let is_column = |name: &str| table.is_some_and(|columns| columns.find(name).is_some());
+    names(args).into_iter().any(|argument| !is_column(argument))
+}
+
+/// Returns whether the definition of an aggregate, or of a type, has a value that may be a
+/// confidential one: a default, or the first state of an aggregate whose state is not of a type
+/// without such values.
+fn has_first_state(catalog: &Catalog, definition: &[Node]) -> bool {
+    let elements = || {
+        definition
+            .iter()
+            .filter_map(|node| match node.node.as_ref() {
+                Some(NodeEnum::DefElem(element)) => Some(&**element),
+                _ => None,
+            })
+    };
+    let is_plain = |state: &str| {
+        let mut states = elements().filter(|element| element.defname == state);
+        states.any(|element| match element.arg.as_ref().map(|arg| &arg.node) {
+            Some(Some(NodeEnum::TypeName(of))) => {
+                let parts = names(&of.names);
+                let own = parts.last().copied().and_then(functions::confidential_type);
+                own.is_none() && !catalog.type_may_hold_confidential(&parts)
+            }
+            _ => false,
+        })
+    };
+    elements().any(|element| match element.defname.as_str() {
+        "initcond" => !is_plain("stype"),
+        "minitcond" => !is_plain("mstype"),
+        "default" => true,
+        _ => false,
+    })
 }
 
 /// Checks a statement with constants that the proxy cannot place, and notes that it is such a one.

@@ -210,6 +210,59 @@ fn what_would_write_an_envelope_is_refused() {
     }
 }
 
+/// Some functions execute a text, others get their values as names or texts in a definition.
+#[test]
+fn a_value_in_a_text_is_a_constant() {
+    for sql in [
+        "SELECT * FROM crosstab('SELECT id, note, id FROM p WHERE salary > 5000') AS c(id int, a text)",
+        "SELECT query_to_xml('SELECT id FROM p WHERE salary > 5000', true, false, '')",
+        "SELECT * FROM dblink('dbname=x', $$UPDATE p SET name = 'Alice'$$) AS d(id int)",
+        "SELECT cron.schedule('night', '0 0 * * *', 'DELETE FROM p WHERE salary > 5000')",
+        "SELECT cron.schedule('night', '0 0 * * *', 'DO $d$ BEGIN UPDATE p SET salary = 5; END $d$')",
+        "CALL run('DELETE FROM p WHERE salary > 5000')",
+        "EXPLAIN SELECT query_to_xml('SELECT id FROM p WHERE salary > 5000'::text, true, false, '')",
+        "COPY (SELECT query_to_xml('SELECT id FROM p WHERE salary > 5000', true, false, '')) TO STDOUT",
+        "CREATE VIEW w AS SELECT query_to_xml('SELECT id FROM p WHERE salary > 5000', true, false, '')",
+        "CREATE TRIGGER t BEFORE INSERT ON public.p FOR EACH ROW EXECUTE FUNCTION fill('salary', '5000')",
+        "CREATE AGGREGATE a (enc_int4) (sfunc = f, stype = enc_int4, initcond = '5000')",
+        "CREATE AGGREGATE a (int) (sfunc = f, stype = strongroom_columns.enc_int4, initcond = 5000)",
+    ] {
+        assert!(refused(sql).message.contains("SR-8103"), "{sql}");
+    }
+    for sql in [
+        "SELECT * FROM crosstab('SELECT id, note, id FROM p WHERE id > 5000') AS c(id int, a text)",
+        "SELECT query_to_xml('SELECT id FROM p', true, false, ''), query_to_xml('SELECT 5 FROM plain', true, false, '')",
+        "SELECT * FROM dblink('dbname=x', 'SELECT a FROM elsewhere WHERE b = 5') AS d(id int)",
+        "SELECT to_char(id, 'FM name 999'), format('the name of p is %s, 5', n) FROM plain",
+        "SELECT jsonb_path_query('{}', '$.name ? (@ > 5)'), set_config('p.name', 'salary 5', true)",
+        "SELECT to_tsquery('name & salary'), regexp_replace(n, 'p name 5', 'salary') FROM plain",
+        "CREATE TRIGGER t BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION fill('n', '5000')",
+        "CREATE TRIGGER t BEFORE INSERT ON p FOR EACH ROW EXECUTE FUNCTION moddatetime('at')",
+        "CREATE TRIGGER t BEFORE INSERT ON p FOR EACH ROW EXECUTE FUNCTION f()",
+        "CREATE AGGREGATE a (int) (sfunc = f, stype = int, initcond = '5000')",
+        "CREATE AGGREGATE a (enc_int4) (sfunc = f, stype = int8, initcond = '0')",
+    ] {
+        let plans = plan(sql, &shop(), 0).unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
+        assert!(plans.iter().all(|plan| !plan.changed), "{sql}");
+    }
+}
+
+#[test]
+fn texts_in_texts_are_read_as_far_as_the_stack_allows() {
+    let mut text = "SELECT id FROM p WHERE salary > 5000".to_owned();
+    for depth in 0.. {
+        let outer = format!("SELECT f($a{depth}$ {text}$a{depth}$)");
+        if outer.len() > 16 << 10 {
+            break;
+        }
+        text = outer;
+    }
+    let child = std::thread::Builder::new()
+        .stack_size(64 << 20)
+        .spawn(move || plan(&format!("SELECT f($b$ {text}$b$)"), &shop(), 0).is_err());
+    assert!(child.unwrap().join().unwrap());
+}
+
 /// In other languages than SQL and PL/pgSQL, SQL's scanner sees no strings.
 #[test]
 fn a_body_in_another_language_has_constants() {
