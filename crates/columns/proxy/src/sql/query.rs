@@ -256,9 +256,7 @@ impl Resolver<'_> {
                 self.recursive(&cte.ctename, &aliases, query)
             } else {
                 match query.node.as_mut() {
-                    Some(NodeEnum::SelectStmt(select))
-                        if aliases.len() >= select.target_list.len() =>
-                    {
+                    Some(NodeEnum::SelectStmt(select)) if names_all(&aliases, select) => {
                         self.unnamed_select(select)
                     }
                     _ => self.statement(query).unwrap_or_default(),
@@ -400,6 +398,21 @@ impl Resolver<'_> {
         }
         columns
     }
+}
+
+/// Returns whether these are names for all columns of a query.
+fn names_all(aliases: &[String], select: &SelectStmt) -> bool {
+    let is_one = |target: &Node| match target.node.as_ref() {
+        Some(NodeEnum::ResTarget(target)) => {
+            match target.val.as_ref().and_then(|it| it.node.as_ref()) {
+                Some(NodeEnum::ColumnRef(column)) => !is_star(column.fields.last()),
+                Some(NodeEnum::AIndirection(of)) => !is_star(of.indirection.last()),
+                _ => true,
+            }
+        }
+        _ => false,
+    };
+    aliases.len() >= select.target_list.len() && select.target_list.iter().all(is_one)
 }
 
 /// Returns whether the node is `*`.
