@@ -341,8 +341,8 @@ impl Resolver<'_> {
         Some(Flow::site(site, kind))
     }
 
-    /// Walks the right side of IN or BETWEEN, and records that each of the list is compared with the
-    /// left side.
+    /// Walks the right side of IN or BETWEEN, and records that each of the list is compared with
+    /// the left side.
     fn compare_with_each(&mut self, left: Flow, items: &mut [Node]) {
         let mut flows = self.exprs(items);
         if flows.iter().any(|flow| flow.row.is_some()) {

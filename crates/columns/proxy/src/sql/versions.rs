@@ -1,7 +1,7 @@
 //! What older servers read in another way than the proxy's parser, which is of PostgreSQL 18.
 //!
-//! A word that is reserved in PostgreSQL 18 only can be the name of a column or function of an older
-//! server. Must not: tell versions apart; the server's word on its version is not taken.
+//! A word that is reserved in PostgreSQL 18 only can be the name of a column or function of an
+//! older server. Must not: tell versions apart; the server's word on its version is not taken.
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{CoercionForm, FuncCall, JsonExprOp, Node};
