@@ -15,6 +15,7 @@ use super::copy_fields::{
     RowScan, binary_row_len, csv_field, escape_text, has_text_return, is_written_csv,
     is_written_text, malformed, quote_csv, split_line_end, text_field_len, unescape_text,
 };
+use super::rows::check_names;
 use super::settings::Settings;
 use crate::envelope;
 use crate::keys::ColumnKeys;
@@ -324,13 +325,7 @@ impl CopyStream {
     /// name; with SR-8104 if it is not as the server writes one.
     fn check_header(&self, line: &[u8]) -> Result<(), Refusal> {
         let options = &self.transform.options;
-        let label_of = |at: usize| {
-            let expected = self.transform.expected.get(at)?.as_ref()?;
-            expected.label.as_ref().filter(|label| label.is_ascii())
-        };
-        let labels: Vec<&String> = (0..self.transform.columns.len())
-            .filter_map(label_of)
-            .collect();
+        let mut names = Vec::new();
         let mut rest = line;
         let mut at = 0;
         loop {
@@ -349,21 +344,18 @@ impl CopyStream {
                 }
             };
             check_written(is_written)?;
-            let is_other = match label_of(at) {
-                Some(label) => label.as_bytes() != name.as_slice(),
-                None => labels
-                    .iter()
-                    .any(|label| label.as_bytes() == name.as_slice()),
-            };
+            names.push(name);
             at = usize::saturating_add(at, 1);
-            if is_other {
-                return Err(Refusal::other_name(at));
-            }
             match rest.get(len..).and_then(<[u8]>::split_first) {
                 Some((_, next)) => rest = next,
-                None => return self.check_field_count(at),
+                None => break,
             }
         }
+        self.check_field_count(at)?;
+        check_names(
+            names.iter().map(|name| name.as_slice()),
+            &self.transform.expected,
+        )
     }
 
     /// Appends one row in CSV to `out`, converted. Fails with SR-8104 if a value is not valid or
@@ -484,7 +476,6 @@ impl CopyStream {
 
     /// Returns what a value of the column at this place is to be; `None` if that is not known.
     fn expected(&self, at: usize) -> Option<&Origins> {
-        let expected = self.transform.expected.get(at)?.as_ref();
-        expected.map(|expected| &expected.origins)
+        self.transform.expected.get(at)?.origins.as_ref()
     }
 }

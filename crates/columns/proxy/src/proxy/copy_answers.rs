@@ -2,9 +2,8 @@
 //!
 //! Invariants:
 //! - C3 A COPY begins once for each statement that is one, in that statement's direction; data
-//!   comes
-//!   within it. A client would take data that answers another statement for its result, and send the
-//!   server what it means as SQL.
+//!   comes within it. A client would take data that answers another statement for its result, and
+//!   send the server what it means as SQL.
 //!
 //! Must not: open a value.
 

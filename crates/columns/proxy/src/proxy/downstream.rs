@@ -415,8 +415,8 @@ impl Downstream {
                         ..
                     }),
                 ) => {
-                    let expected = rows.expected.get(at).and_then(Option::as_ref);
-                    let origins = expected.map(|expected| &expected.origins);
+                    let expected = rows.expected.get(at);
+                    let origins = expected.and_then(|expected| expected.origins.as_ref());
                     let converter = converter.expecting(origins, &rows.catalog);
                     let shown = converter.open_result(*enc, *format, bytes)?;
                     message.value(Some(shown.as_slice()));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::upstream::Upstream;
-use crate::sql::{ExpectedColumns, NamedUse, QueryName};
+use crate::sql::{ExpectedColumn, ExpectedColumns, NamedUse, QueryName};
 
 /// The queries by their names.
 #[derive(Default)]
@@ -164,8 +164,12 @@ impl Upstream {
 /// Returns what is expected of rows that may be of either query.
 fn in_common(one: &ExpectedColumns, other: &ExpectedColumns) -> ExpectedColumns {
     let both = one.iter().zip(other.iter());
-    both.map(|(one, other)| one.clone().filter(|_| one == other))
-        .collect()
+    let alike = |one: &ExpectedColumn, other: &ExpectedColumn| ExpectedColumn {
+        origins: one.origins.clone().filter(|_| one.origins == other.origins),
+        kind: one.kind.filter(|_| one.kind == other.kind),
+        label: one.label.clone().filter(|_| one.label == other.label),
+    };
+    both.map(|(one, other)| alike(one, other)).collect()
 }
 
 /// The name of a prepared statement, from the protocol's bytes.
@@ -176,14 +180,14 @@ fn prepared(name: &[u8]) -> QueryName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::{ExpectedColumn, Origins};
+    use crate::sql::Origins;
 
     fn columns(count: usize) -> ExpectedColumns {
         let any = ExpectedColumn {
-            origins: Origins::Any,
-            label: None,
+            origins: Some(Origins::Any),
+            ..ExpectedColumn::default()
         };
-        (0..count).map(|_| Some(any.clone())).collect()
+        (0..count).map(|_| any.clone()).collect()
     }
 
     fn cursor(name: &str) -> QueryName {

@@ -243,6 +243,8 @@ impl Upstream {
         {
             return Ok(vec![plan]);
         }
+        let copies = text.to_ascii_lowercase().contains("stdin");
+        self.copy_sent |= copies;
         if !catalog.has_types() {
             self.check_extension(text)?;
         }
@@ -256,6 +258,12 @@ impl Upstream {
             }
             other => other?,
         };
+        let are_parsed = plans.iter().all(|plan| plan.is_parsed);
+        if self.copy_sent && !are_parsed && catalog.is_confidential() {
+            // If the COPY has failed, these may be the lines of its data.
+            return Err(Refusal::syntax("syntax error behind a COPY from the client").into());
+        }
+        self.copy_sent = copies;
         if catalog.is_confidential() && plans.len() > 1 && may_end_standard_strings(text) {
             return Err(strings_refusal().into());
         }

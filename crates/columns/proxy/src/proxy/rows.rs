@@ -3,6 +3,7 @@
 //!
 //! Must not: open a value.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::convert::{ResultColumn, format_at};
@@ -10,9 +11,9 @@ use super::messages::unexpected;
 use super::session::{Columns, PendingAnswer, State};
 use super::settings::Settings;
 use crate::results::Results;
-use crate::sql::ExpectedColumns;
-use crate::sql::catalog::Catalog;
+use crate::sql::catalog::{Catalog, EncType};
 use crate::sql::refusal::Refusal;
+use crate::sql::{ExpectedColumn, ExpectedColumns};
 
 /// What is known of the rows of one execution.
 pub(super) struct Rows {
@@ -38,21 +39,49 @@ pub(super) fn check_columns(
     columns: &[ResultColumn],
     expected: &ExpectedColumns,
 ) -> Result<(), Refusal> {
-    let certain = expected.iter().rposition(Option::is_some);
+    let is_certain = |expected: &ExpectedColumn| expected.origins.is_some();
+    let certain = expected.iter().rposition(is_certain);
     if certain.is_some_and(|certain| certain >= columns.len()) {
         return Err(unexpected());
     }
-    let both = columns.iter().zip(expected.iter());
-    for (at, (column, expected)) in both.enumerate() {
-        let Some(expected) = expected else {
-            continue;
+    let both = columns.iter().zip(expected.iter()).enumerate();
+    for (at, (column, expected)) in both.filter(|(_, (_, expected))| is_certain(expected)) {
+        let is_other = |enc: EncType| enc.array || Some(enc.kind) != expected.kind;
+        let is_plain = match column.enc {
+            None => true,
+            Some(enc) => expected.kind.is_some() && is_other(enc),
         };
-        if column.enc.is_none() {
+        if is_plain {
             return Err(Refusal::plain_result(at.saturating_add(1)));
         }
-        // In other encodings names outside ASCII have other bytes.
-        let label = expected.label.as_ref().filter(|label| label.is_ascii());
-        if label.is_some_and(|label| label.as_bytes() != &*column.name) {
+    }
+    check_names(columns.iter().map(|column| &*column.name), expected)
+}
+
+/// Checks the names of a result's columns, by which applications read them. Fails with SR-8108
+/// where a column that is certainly confidential has another name, or a column has the name of such
+/// a one that has another name by the statement, or that the statement does not have. In other
+/// encodings names outside ASCII have other bytes: they are not compared.
+pub(super) fn check_names<'n>(
+    names: impl Iterator<Item = &'n [u8]>,
+    expected: &ExpectedColumns,
+) -> Result<(), Refusal> {
+    let label = |column: &ExpectedColumn| {
+        let label = column.label.clone();
+        label.filter(|label| label.is_ascii())
+    };
+    let confidential = expected.iter().filter(|column| column.origins.is_some());
+    let labels: BTreeSet<String> = confidential.filter_map(label).collect();
+    for (at, name) in names.enumerate() {
+        let of = expected.get(at);
+        let is_certain = of.is_some_and(|column| column.origins.is_some());
+        let is_taken = || labels.iter().any(|label| label.as_bytes() == name);
+        let is_other = match of.map(label) {
+            Some(Some(label)) => label.as_bytes() != name && (is_certain || is_taken()),
+            Some(None) => false,
+            None => is_taken(),
+        };
+        if is_other {
             return Err(Refusal::other_name(at.saturating_add(1)));
         }
     }

@@ -74,6 +74,8 @@ pub(crate) struct Upstream {
     pub(super) incoming: Option<(u64, Option<Incoming>)>,
     /// The request of a COPY whose data was refused; the rest of its data is ignored.
     pub(super) copy_refused: Option<u64>,
+    /// The last text that could be parsed was a COPY from the client, or one that was refused.
+    pub(super) copy_sent: bool,
     /// When the transaction, or else the last message, began: what the proxy's clock tells.
     pub(super) begun: SystemTime,
     /// When this connection last asked for a session with the zone; `None` if it never has.
@@ -150,6 +152,7 @@ impl Upstream {
             epoch,
             incoming: None,
             copy_refused: None,
+            copy_sent: false,
             begun: SystemTime::now(),
             asked: zone_session.as_ref().map(|zone| zone.issued),
             names,

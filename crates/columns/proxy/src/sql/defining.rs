@@ -9,9 +9,9 @@ use pg_query::protobuf::{
 };
 
 use super::catalog::{Catalog, Column};
-use super::plain_definition::{has_unknown_type, is_execute, schema_of};
+use super::plain_definition::{has_unknown_type, is_execute};
 use super::table::{defined_column, kind_from_definition, takes_other_columns};
-use super::tree::{names, schema_and_name};
+use super::tree::{names, schema_and_name, schema_of};
 use super::unread;
 
 /// Returns the catalog as it will be after the statement with this text; `None` when the statement

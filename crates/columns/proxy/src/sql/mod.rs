@@ -16,6 +16,7 @@ mod calls;
 mod cast;
 pub mod catalog;
 pub(crate) mod changes;
+mod changing;
 mod classes;
 mod clock;
 mod column_name;
@@ -40,6 +41,7 @@ mod relation_columns;
 mod resolver;
 mod site;
 mod sources;
+mod sql_arguments;
 mod storing;
 mod table;
 mod tree;
@@ -63,10 +65,9 @@ pub(crate) use flow::Origins;
 pub(crate) use functions::{Structure, base_array_oid, confidential_type};
 use literal::Form;
 pub(crate) use literal::Token;
-#[cfg(test)]
-pub(crate) use plan::ExpectedColumn;
 pub(crate) use plan::{
-    Constant, Copies, Copy, CopyColumn, Effects, ExpectedColumns, NamedUse, Plan, QueryName,
+    Constant, Copies, Copy, CopyColumn, Effects, ExpectedColumn, ExpectedColumns, NamedUse, Plan,
+    QueryName,
 };
 pub(crate) use position::Texts;
 use refusal::Refusal;
@@ -114,7 +115,7 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
         let start = raw.stmt_location;
         let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
         let known = defined.as_deref().unwrap_or(catalog);
-        let changes = node.map(|node| changes::changed_relations(node, known));
+        let changes = node.map(|node| changing::changed_relations(node, known));
         let changes = changes.unwrap_or_default();
         let node = node.filter(|node| utility::may_define(node)).cloned();
         let mut plan = plan_statement(raw, text, version, known, declared)
@@ -134,8 +135,7 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
 }
 
 /// Plans a text that the proxy does not read: it is sent as it is. `None` if something confidential
-/// is named in it, if it does not begin as a statement does (lines of a COPY that has failed, for
-/// instance), or if which rows it gives is not known: of FETCH or EXECUTE together with others.
+/// is named in it, or if of which query its rows are is not known.
 pub(crate) fn plan_unparsed(sql: &str, catalog: &Catalog) -> Option<Plan> {
     let named = unparsed::named_use(sql, catalog)?;
     unread::may_be_sent(catalog, sql).then(|| Plan {

@@ -11,7 +11,7 @@ use pg_query::protobuf::{DropStmt, Node, ObjectType, RangeVar};
 use serde_json::Value;
 
 use super::catalog::Catalog;
-use super::tree::{names, schema_and_name};
+use super::tree::{names, schema_and_name, schema_of};
 use super::unread;
 
 /// Names that stand for other types, or for types of no column.
@@ -161,13 +161,4 @@ fn remove(known: &mut Catalog, drop: &DropStmt) -> Option<()> {
         }
     }
     Some(())
-}
-
-/// Returns the schema of a relation that is made; empty if the statement names none.
-pub(super) fn schema_of(range: &RangeVar) -> &str {
-    // PostgreSQL puts a temporary table into a schema of the session's own.
-    match range.relpersistence.as_str() {
-        "t" => "pg_temp_0",
-        _ => &range.schemaname,
-    }
 }

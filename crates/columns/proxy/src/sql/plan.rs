@@ -153,17 +153,19 @@ pub(crate) enum NamedUse {
     EndsAll,
 }
 
-/// What a column of a result is to be that is certainly confidential.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a column of a result is to be, as far as that is certain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExpectedColumn {
-    pub(crate) origins: Origins,
-    /// Its name; `None` if that is not certain.
+    /// Of a column that is certainly confidential: whose values it can have.
+    pub(crate) origins: Option<Origins>,
+    /// The kind of its values, where these are values of columns.
+    pub(crate) kind: Option<Kind>,
+    /// Its name.
     pub(crate) label: Option<String>,
 }
 
-/// What the columns of a result are to be, `None` for those that are not certainly confidential.
-/// Those beyond its end are not known.
-pub(crate) type ExpectedColumns = Arc<[Option<ExpectedColumn>]>;
+/// What the columns of a result are to be. Those beyond its end are not known.
+pub(crate) type ExpectedColumns = Arc<[ExpectedColumn]>;
 
 /// Returns what the columns are to be: nothing is known where their places are not.
 pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
@@ -172,11 +174,13 @@ pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
     }
     let expected = |flow: &Flow| {
         let origins = flow.origins.clone();
-        let origins = origins.filter(|_| flow.confidential && flow.kind.is_some())?;
-        Some(ExpectedColumn {
+        let origins = origins.filter(|_| flow.confidential && flow.kind.is_some());
+        let is_kept = matches!(origins, Some(Origins::Of { made: false, .. }));
+        ExpectedColumn {
             origins,
+            kind: flow.kind.filter(|_| is_kept),
             label: flow.label.clone(),
-        })
+        }
     };
     columns
         .named

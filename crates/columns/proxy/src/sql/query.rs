@@ -368,12 +368,9 @@ impl Resolver<'_> {
                 target.name.clone()
             };
             let mut flow = self.expr(value);
-            flow.label = match value.node.as_ref() {
-                _ if !target.name.is_empty() => Some(target.name.clone()),
-                Some(NodeEnum::ColumnRef(_)) => Some(name.clone()),
-                // Named as what is in it, if that has a name.
-                Some(NodeEnum::TypeCast(_) | NodeEnum::SubLink(_)) => flow.label,
-                _ => None,
+            flow.label = match target.name.as_str() {
+                "" => given.clone(),
+                name => Some(name.to_owned()),
             };
             // What has been changed would have another name. Here it keeps the one that the client,
             // a query around this one, and ORDER BY know it by.

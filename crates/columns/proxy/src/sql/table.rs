@@ -13,10 +13,10 @@ use super::catalog::{Catalog, Column};
 use super::comparable::ComparableColumn;
 use super::flow::{Columns, Flow};
 use super::functions;
-use super::plain_definition::{WITHOUT_VALUES, schema_of};
+use super::plain_definition::WITHOUT_VALUES;
 use super::refusal::Refusal;
 use super::resolver::{Resolver, Source};
-use super::tree::{integer, names, schema_and_name};
+use super::tree::{integer, names, schema_and_name, schema_of};
 
 /// Returns the kind of a column that is defined with this type. `None` if the type is not
 /// confidential.

@@ -1,7 +1,7 @@
 //! Small readers of PostgreSQL's parse tree.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{Node, a_const};
+use pg_query::protobuf::{Node, RangeVar, a_const};
 
 /// Returns the strings in a list of names; other nodes are left out.
 pub(crate) fn names(nodes: &[Node]) -> Vec<&str> {
@@ -30,5 +30,14 @@ pub(crate) fn integer(node: &Node) -> Option<i32> {
         },
         NodeEnum::Integer(number) => Some(number.ival),
         _ => None,
+    }
+}
+
+/// Returns the schema of a relation that is made; empty if the statement names none.
+pub(super) fn schema_of(range: &RangeVar) -> &str {
+    // PostgreSQL puts a temporary table into a schema of the session's own.
+    match range.relpersistence.as_str() {
+        "t" => "pg_temp_0",
+        _ => &range.schemaname,
     }
 }

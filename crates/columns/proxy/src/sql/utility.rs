@@ -17,6 +17,7 @@ use super::plan::{
 };
 use super::refusal::Refusal;
 use super::resolver::Resolver;
+use super::sql_arguments;
 use super::table::{alter_table, create_table};
 use super::tree::names;
 use super::unread;
@@ -142,7 +143,7 @@ pub(crate) fn walk(
     plan: &mut Plan,
 ) -> Result<StatementLimits, Refusal> {
     if let Some(columns) = resolver.statement(node) {
-        unread::check_arguments(resolver)?;
+        sql_arguments::check_arguments(resolver)?;
         plan.expected = expected_columns(&columns);
         return Ok(StatementLimits::default());
     }
@@ -165,7 +166,7 @@ pub(crate) fn walk(
         Some(NodeEnum::CallStmt(call)) => {
             if let Some(call) = call.funccall.as_mut() {
                 resolver.call(call);
-                unread::check_arguments(resolver)?;
+                sql_arguments::check_arguments(resolver)?;
             }
             Ok(StatementLimits::default())
         }
@@ -195,7 +196,7 @@ pub(crate) fn walk(
         }
         Some(NodeEnum::CopyStmt(copy)) => {
             plan.copy = copy_plan(resolver, copy)?;
-            unread::check_arguments(resolver)?;
+            sql_arguments::check_arguments(resolver)?;
             Ok(StatementLimits {
                 text: Some(NO_PARAMETERS),
                 ..StatementLimits::default()
@@ -247,7 +248,7 @@ fn walk_definition(
         Some(NodeEnum::ViewStmt(view)) => {
             if let Some(query) = view.query.as_mut() {
                 resolver.statement(query);
-                unread::check_arguments(resolver)?;
+                sql_arguments::check_arguments(resolver)?;
             }
         }
         Some(NodeEnum::IndexStmt(index)) => {

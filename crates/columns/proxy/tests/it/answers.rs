@@ -221,6 +221,8 @@ fn nothing_is_sent_in_a_failed_transaction_with_an_old_catalog() {
 #[test]
 fn data_is_not_sent_as_a_statement() {
     let mut wire = Wire::start("data-as-sql");
+    wire.query("COPY p (id, name) FROM STDIN");
+    wire.fails();
     wire.client
         .send(b'Q', b"1\tAlice\n\\.\nSELECT setval('q', 1);\0");
     wire.server.expect(b'Q');
@@ -264,4 +266,52 @@ fn copied_rows_are_as_the_server_writes_them() {
     wire.server.send(b'd', b"id,name,age\n\"a \"\"b\"\"\",,\n");
     wire.client.expect(b'H');
     wire.client.expect(b'd');
+}
+
+/// Applications that make an object of a row take the first or the last of two columns of a name.
+#[test]
+fn no_other_column_has_the_name_of_a_confidential_one() {
+    for (name, sql, columns) in [
+        (
+            "behind",
+            "SELECT age FROM p",
+            [("age", ENC_INT4), ("age", 23)],
+        ),
+        (
+            "before",
+            "SELECT id, age FROM p",
+            [("age", 23), ("age", ENC_INT4)],
+        ),
+        (
+            "computed",
+            "SELECT count(*), max(age) AS age FROM p",
+            [("age", 20), ("age", ENC_INT4)],
+        ),
+    ] {
+        let mut wire = Wire::start(&format!("name-{name}"));
+        wire.query(sql);
+        wire.server.send(b'T', &described(&columns));
+        wire.row(&["4711", "4711"]);
+        ends_without(&mut wire, b"4711");
+    }
+    // A statement may have two columns of one name.
+    let mut wire = Wire::start("name-twice");
+    wire.query("SELECT p.age, plain.id AS age FROM p, plain");
+    wire.server
+        .send(b'T', &described(&[("age", ENC_INT4), ("age", 23)]));
+    wire.server.send(b'C', b"SELECT 0\0");
+    wire.client.expect(b'T');
+    wire.client.expect(b'C');
+}
+
+/// An array may be empty, with nothing sealed in it, or have several of a column's values.
+#[test]
+fn a_value_of_a_column_is_not_an_array() {
+    for (name, of) in [("array", 90102), ("kind", 90001)] {
+        let mut wire = Wire::start(&format!("value-{name}"));
+        wire.query("SELECT age FROM p");
+        wire.server.send(b'T', &described(&[("age", of)]));
+        wire.row(&["{}"]);
+        ends_without(&mut wire, b"{}");
+    }
 }

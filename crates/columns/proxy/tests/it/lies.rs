@@ -1,13 +1,5 @@
 //! A server that lies: what it says of itself, of statements and of results, in the middle of what
 //! a client sends. Method: as `wire.rs`.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-#![expect(
-    clippy::big_endian_bytes,
-    reason = "the protocol's integers are big-endian"
-)]
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
 use crate::support::harness::{
