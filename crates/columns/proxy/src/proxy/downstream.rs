@@ -9,9 +9,7 @@ use std::io::{self, BufReader, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use strongroom_postgres_wire::{
-    self as wire, Builder, Fields, Message, append, error_field, text_row,
-};
+use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, error_field};
 
 use super::convert::{Converter, ResultColumn, format_at};
 use super::copy_answers::CopyState;
@@ -374,7 +372,7 @@ impl Downstream {
                 return Err(unexpected());
             }
             if let Some(PendingAnswer::Own { collected, .. }) = state.pending_answers.front_mut() {
-                collected.push(text_row(body).ok_or_else(unexpected)?);
+                collected.push(body).ok_or_else(unexpected)?;
                 return Ok(());
             }
             let rows = Rows {
@@ -498,7 +496,7 @@ impl Downstream {
             Some(PendingAnswer::Sync { forward }) => forward,
             Some(PendingAnswer::Query { .. } | PendingAnswer::FunctionCall) => true,
             Some(PendingAnswer::Own { rows, collected }) => {
-                rows.get_or_init(|| Some(collected));
+                rows.get_or_init(|| Some(collected.into_rows()));
                 false
             }
             _ => return Err(unexpected()),

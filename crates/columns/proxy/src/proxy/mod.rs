@@ -5,6 +5,7 @@
 //! of its own. Must not: log a statement or a value.
 
 mod clock;
+mod collected_rows;
 mod convert;
 mod copy;
 mod copy_answers;

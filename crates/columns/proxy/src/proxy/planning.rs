@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use strongroom_postgres_wire::{Builder, append};
 
 use super::PlaintextConstants;
+use super::collected_rows::CollectedRows;
 use super::convert::{Converter, server_type_oid};
 use super::session::{Interrupt, PendingAnswer, RowsSlot};
 use super::startup::{unkept, unlimited, unread_catalog};
@@ -71,7 +72,7 @@ fn own_answer() -> (RowsSlot, PendingAnswer) {
     let rows: RowsSlot = Arc::new(OnceLock::new());
     let expect = PendingAnswer::Own {
         rows: Arc::clone(&rows),
-        collected: Vec::new(),
+        collected: CollectedRows::default(),
     };
     (rows, expect)
 }

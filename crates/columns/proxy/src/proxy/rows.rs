@@ -46,12 +46,10 @@ pub(super) fn check_columns(
     }
     let both = columns.iter().zip(expected.iter()).enumerate();
     for (at, (column, expected)) in both.filter(|(_, (_, expected))| is_certain(expected)) {
-        let is_other = |enc: EncType| enc.array || Some(enc.kind) != expected.kind;
-        let is_plain = match column.enc {
-            None => true,
-            Some(enc) => expected.kind.is_some() && is_other(enc),
+        let is_of_type = |enc: EncType| {
+            !(enc.array && expected.is_single) && expected.kind.is_none_or(|kind| kind == enc.kind)
         };
-        if is_plain {
+        if !column.enc.is_some_and(is_of_type) {
             return Err(Refusal::plain_result(at.saturating_add(1)));
         }
     }

@@ -22,6 +22,7 @@ use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
 use crate::sql::{Copies, ExpectedColumns, Texts};
 
+use super::collected_rows::CollectedRows;
 use super::convert::ResultColumn;
 use super::copy::Transform;
 use super::settings::Settings;
@@ -113,7 +114,7 @@ pub(crate) enum PendingAnswer {
     /// A query of the proxy's own.
     Own {
         rows: RowsSlot,
-        collected: Vec<Vec<Option<String>>>,
+        collected: CollectedRows,
     },
     FunctionCall,
 }

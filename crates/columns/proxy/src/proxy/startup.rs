@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, invalid};
 
+use super::collected_rows::CollectedRows;
 use super::messages::append_error;
 use super::session::Session;
 use super::settings::Settings;
@@ -332,20 +333,20 @@ fn query(server: &mut BufReader<Stream>, text: &str) -> io::Result<Answer> {
     let mut out = Vec::new();
     Builder::new(&mut out, b'Q').string(text.as_bytes()).end();
     server.get_mut().write_all(&out)?;
-    let mut rows = Vec::new();
+    let mut rows = CollectedRows::default();
     let (mut failed, mut is_late) = (false, false);
     loop {
         let message = wire::read(server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         match message.tag {
             b'D' => {
-                let row = wire::text_row(&message.body);
-                rows.push(row.ok_or_else(|| invalid("a malformed row"))?);
+                let pushed = rows.push(&message.body);
+                pushed.ok_or_else(|| invalid("a malformed row, or too many"))?;
             }
             b'E' => {
                 failed = true;
                 is_late = wire::error_field(&message.body, b'C') == Some(b"57014");
             }
-            b'Z' => return Ok(((!failed).then_some(rows), is_late)),
+            b'Z' => return Ok(((!failed).then(|| rows.into_rows()), is_late)),
             _ => {}
         }
     }

@@ -158,8 +158,10 @@ pub(crate) enum NamedUse {
 pub(crate) struct ExpectedColumn {
     /// Of a column that is certainly confidential: whose values it can have.
     pub(crate) origins: Option<Origins>,
-    /// The kind of its values, where these are values of columns.
+    /// The kind of its values, where these are certainly values of columns.
     pub(crate) kind: Option<Kind>,
+    /// Whether its values are no arrays.
+    pub(crate) is_single: bool,
     /// Its name.
     pub(crate) label: Option<String>,
 }
@@ -176,9 +178,11 @@ pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
         let origins = flow.origins.clone();
         let origins = origins.filter(|_| flow.confidential && flow.kind.is_some());
         let is_kept = matches!(origins, Some(Origins::Of { made: false, .. }));
+        let is_single = is_kept || matches!(origins, Some(Origins::Any));
         ExpectedColumn {
             origins,
             kind: flow.kind.filter(|_| is_kept),
+            is_single,
             label: flow.label.clone(),
         }
     };

@@ -307,11 +307,9 @@ fn no_other_column_has_the_name_of_a_confidential_one() {
 /// An array may be empty, with nothing sealed in it, or have several of a column's values.
 #[test]
 fn a_value_of_a_column_is_not_an_array() {
-    for (name, of) in [("array", 90102), ("kind", 90001)] {
-        let mut wire = Wire::start(&format!("value-{name}"));
-        wire.query("SELECT age FROM p");
-        wire.server.send(b'T', &described(&[("age", of)]));
-        wire.row(&["{}"]);
-        ends_without(&mut wire, b"{}");
-    }
+    let mut wire = Wire::start("value-array");
+    wire.query("SELECT age FROM p");
+    wire.server.send(b'T', &described(&[("age", 90102)]));
+    wire.row(&["{}"]);
+    ends_without(&mut wire, b"{}");
 }
