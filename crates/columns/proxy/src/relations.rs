@@ -21,10 +21,11 @@
 //! - Temporary relations are kept like that for as long as their session lasts, in memory.
 //! - A column has the lineage of another name only if the data owner has said so; what the server
 //!   says of names decides nothing.
-//! - While a statement through the proxy changes a relation, nothing is learned or said of it:
-//!   other transactions still see what it was. Another proxy with the same file does not know of
-//!   the change, and may learn what the relation was: so it is forgotten again when the change is
-//!   over.
+//! - While a statement through the proxy changes a relation, nothing is learned of it, because
+//!   other transactions still see what it was. It is compared all the same: with what the statement
+//!   leaves of it, and with what it says of columns that are there. Another proxy with the same
+//!   file does not know of the change, and may learn what the relation was: so it is forgotten
+//!   again when the change is over.
 //!
 //! Must not: hold a value.
 
@@ -35,12 +36,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::definitions::Definitions;
+pub(crate) use self::definitions::Fate;
 pub use self::known::{
     ColumnName, FunctionName, Known, RelationName, Shapes, adopted_to_json, function_to_json,
     relation_to_json,
 };
 use self::known::{gone, learn_or_mark, read, write};
 pub use self::shape::{PartOf, Shape};
+use self::shape::{difference, shape_of};
 use crate::locked_file::lock;
 use crate::sql::catalog::{Catalog, Relation};
 use crate::sql::changes::{Change, Changes};
@@ -91,9 +94,6 @@ pub(crate) struct Changer {
     number: u64,
     /// Whether the server has answered all of its statements, and no further one comes.
     is_over: bool,
-    /// How often the client was told of an error, or has rolled something back, when it left;
-    /// `None` when it left within a transaction.
-    undone: Option<u64>,
     /// The session's temporary relations.
     temporary: Mutex<Shapes>,
     /// The schema of these, once the server has named one: a session keeps it.
@@ -203,7 +203,6 @@ impl KnownRelations {
             server,
             number: state.connections,
             is_over: false,
-            undone: None,
             temporary: Mutex::default(),
             temporary_schema: OnceLock::new(),
         }
@@ -256,7 +255,7 @@ impl Changer {
         &self,
         database: &str,
         changes: &Changes,
-        undone: u64,
+        fate: &Arc<Fate>,
     ) -> io::Result<()> {
         if changes.is_empty() {
             return Ok(());
@@ -265,7 +264,7 @@ impl Changer {
         let here = known.relations.iter();
         let here = here.filter(|(name, _)| self.is_here(&name.server, &name.database, database));
         let mut temporary = self.temporary();
-        let definitions = Definitions::of(changes, here, temporary.iter(), undone);
+        let definitions = Definitions::of(changes, here, temporary.iter(), fate);
         if changes.temporary {
             temporary.clear();
         }
@@ -325,17 +324,18 @@ impl Changer {
     }
 
     /// Notes that the client has left, and whether the server has answered all of its statements.
-    /// `undone`: how often the client was told of an error, or has rolled something back; `None`
-    /// within a transaction.
-    pub(crate) const fn leave(&mut self, is_over: bool, undone: Option<u64>) {
+    /// `is_open`: the client has not ended its transaction.
+    pub(crate) fn leave(&mut self, is_over: bool, is_open: bool) {
         self.is_over = is_over;
-        self.undone = undone;
+        let state = self.relations.state();
+        if let Some(under_way) = state.changing.get(&self.number).filter(|_| is_open) {
+            under_way.definitions.give_up();
+        }
     }
 
     /// Compares the catalog of a database with what is known, and marks the relations that are not
     /// what they were, or are gone. Learns those that are new. `settled`: the connection is in no
-    /// transaction, so that what it has changed is what all others see. `undone`: how often its
-    /// client was told of an error, or has rolled something back.
+    /// transaction, so that what it has changed is what all others see.
     ///
     /// # Errors
     /// Those of the file.
@@ -343,7 +343,6 @@ impl Changer {
         &self,
         database: &str,
         settled: bool,
-        undone: u64,
         catalog: &mut Catalog,
     ) -> io::Result<()> {
         let mut state = self.relations.state();
@@ -358,8 +357,10 @@ impl Changer {
         let over: Vec<_> = state.left.extract_if(.., is_over).collect();
         let left = state.left.iter().map(|(_, under_way)| under_way);
         let here = state.changing.values().chain(left);
+        let mut pending = Vec::new();
         for under_way in here.filter(|of| self.is_here(&of.server, &of.database, database)) {
             changing.join(&under_way.changes);
+            pending.push(under_way.definitions.clone());
         }
         drop(state);
         for (_, under_way) in over {
@@ -372,12 +373,12 @@ impl Changer {
                 |name: &RelationName| self.is_here(&name.server, &name.database, database);
             forget_changes(&mut known.relations, is_here, &own);
             definitions.keep(
-                undone,
                 (&self.server, database),
                 &mut known.relations,
                 &mut self.temporary(),
             );
-            self.check_relations(database, catalog, &mut known.relations, &changing);
+            let under_way = (&changing, pending.as_slice());
+            self.check_relations(database, catalog, &mut known.relations, under_way);
             let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
             let functions = catalog.functions_mut();
             let found = functions.iter().filter(|name| !changing.has_function(name));
@@ -401,13 +402,14 @@ impl Changer {
     }
 
     /// Compares the relations of the catalog with those that are known. `changing` are the changes
-    /// that may be under way.
+    /// that may be under way: of what they may concern nothing is learned, because other
+    /// transactions still see what it was. `pending` is what their statements say.
     fn check_relations(
         &self,
         database: &str,
         catalog: &mut Catalog,
         known: &mut Shapes,
-        changing: &Changes,
+        (changing, pending): (&Changes, &[Definitions]),
     ) {
         let mut temporary = self.temporary();
         if !catalog.temporary_schema.is_empty() {
@@ -422,22 +424,22 @@ impl Changer {
             let is_own = !own_schema.is_empty() && relation.schema == own_schema;
             let root = relation.root.as_ref();
             let root = root.map(|(schema, name)| (schema.as_str(), name.as_str()));
-            if is_in(changing, (&relation.schema, name), root)
-                || (is_session_s_own(&relation.schema) && !is_own)
-            {
+            if is_session_s_own(&relation.schema) && !is_own {
                 continue;
             }
+            let is_changing = is_in(changing, (&relation.schema, name), root);
             let named = RelationName {
                 server: self.server.clone(),
                 database: database.to_owned(),
                 schema: relation.schema.clone(),
                 relation: name.to_owned(),
             };
-            if is_own {
-                learn_or_mark(&mut temporary, named, relation);
-                continue;
+            let of = if is_own { &mut *temporary } else { &mut *known };
+            if is_changing {
+                relation.differs = difference_under_way(of, pending, &named, relation);
+            } else {
+                learn_or_mark(of, named, relation);
             }
-            learn_or_mark(known, named, relation);
         }
         let is_here = |name: &RelationName| {
             self.is_here(&name.server, &name.database, database)
@@ -449,7 +451,7 @@ impl Changer {
         let missing: Vec<(&RelationName, Option<Relation>)> = kept
             .filter(|(name, shape)| {
                 self.is_here(&name.server, &name.database, database)
-                    && !is_in(changing, name.path(), shape.part_of.table())
+                    && !may_be_gone(changing, name.path(), shape.part_of.table())
                     && catalog
                         .relations(&name.schema, &name.relation)
                         .next()
@@ -495,15 +497,13 @@ impl Drop for Changer {
             // Where the file cannot be written, what another proxy has learned meanwhile stays, and
             // the relation is refused until its owner forgets it.
             drop(self.relations.forget_changed(&under_way));
-            if let Some(undone) = self.undone {
-                let place = (under_way.server.as_str(), under_way.database.as_str());
-                let kept = self.relations.change(|known| {
-                    let mut temporary = Shapes::new();
-                    let definitions = under_way.definitions;
-                    definitions.keep(undone, place, &mut known.relations, &mut temporary);
-                });
-                drop(kept);
-            }
+            let place = (under_way.server.as_str(), under_way.database.as_str());
+            let kept = self.relations.change(|known| {
+                let mut temporary = Shapes::new();
+                let definitions = under_way.definitions;
+                definitions.keep(place, &mut known.relations, &mut temporary);
+            });
+            drop(kept);
         } else {
             state.left.push((Instant::now(), under_way));
         }
@@ -515,6 +515,36 @@ impl Drop for Changer {
 fn is_in(changes: &Changes, (schema, name): (&str, &str), root: Option<(&str, &str)>) -> bool {
     changes.of(schema, name).is_some()
         || root.is_some_and(|(schema, root)| changes.of(schema, root).is_some())
+}
+
+/// Whether changes may end a relation of this schema and name, or its name.
+fn may_be_gone(
+    changes: &Changes,
+    (schema, name): (&str, &str),
+    root: Option<(&str, &str)>,
+) -> bool {
+    let of_root = root.and_then(|(schema, root)| changes.of(schema, root));
+    changes
+        .of(schema, name)
+        .is_some_and(|change| change.is_whole)
+        || of_root.is_some_and(|change| change.are_parts_whole)
+}
+
+/// Returns in what a relation differs that statements are changing: it has to be what it was, or
+/// what they leave of it, and may not contradict what they say.
+fn difference_under_way(
+    known: &Shapes,
+    pending: &[Definitions],
+    name: &RelationName,
+    relation: &Relation,
+) -> Option<String> {
+    let now = shape_of(relation);
+    let before = known.get(name).filter(|before| !before.allows(&now));
+    let before = before.map(|before| difference(name, before, &now));
+    before.or_else(|| {
+        let mut pending = pending.iter();
+        pending.find_map(|definitions| definitions.contradiction(name, &now))
+    })
 }
 
 /// Forgets, of the relations for which `is_here` is true, what statements of the owner may have

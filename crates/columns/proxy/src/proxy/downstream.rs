@@ -20,6 +20,7 @@ use super::session::{Columns, Description, Interrupt, PendingAnswer, Session, St
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
+use crate::sql::Copies;
 use crate::sql::refusal::Refusal;
 
 /// Bytes collected for the client before they are written although more messages wait.
@@ -190,11 +191,14 @@ impl Downstream {
                     state.interrupted = Some(interrupt(body));
                 }
                 rows.get_or_init(|| None);
+                if is_fatal {
+                    append(&mut self.out, b'E', body);
+                }
                 return Ok(());
             }
             _ => (None, None),
         };
-        state.undone = state.undone.saturating_add(1);
+        state.note_undone();
         match refusal {
             Some(refusal) => append_error(&mut self.out, "ERROR", &refusal),
             None => {
@@ -457,6 +461,10 @@ impl Downstream {
         body: &[u8],
     ) -> Result<(), Refusal> {
         self.end_statement(state);
+        let front = state.pending_answers.front();
+        if front.is_some_and(|front| front.copies() == Copies::FromClient) {
+            state.copy_doubted = false;
+        }
         match state.pending_answers.front_mut() {
             Some(PendingAnswer::Execute { .. }) => drop(state.pending_answers.pop_front()),
             Some(PendingAnswer::Query {
@@ -493,8 +501,14 @@ impl Downstream {
             self.shared.epoch.fetch_add(1, Ordering::AcqRel);
         }
         let forward = match state.pending_answers.pop_front() {
-            Some(PendingAnswer::Sync { forward }) => forward,
-            Some(PendingAnswer::Query { .. } | PendingAnswer::FunctionCall) => true,
+            Some(PendingAnswer::Sync { forward }) => {
+                state.end_statements();
+                forward
+            }
+            Some(PendingAnswer::Query { .. } | PendingAnswer::FunctionCall) => {
+                state.end_statements();
+                true
+            }
             Some(PendingAnswer::Own { rows, collected }) => {
                 rows.get_or_init(|| Some(collected.into_rows()));
                 false

@@ -167,7 +167,6 @@ fn in_common(one: &ExpectedColumns, other: &ExpectedColumns) -> ExpectedColumns 
     let alike = |one: &ExpectedColumn, other: &ExpectedColumn| ExpectedColumn {
         origins: one.origins.clone().filter(|_| one.origins == other.origins),
         kind: one.kind.filter(|_| one.kind == other.kind),
-        is_single: one.is_single && other.is_single,
         label: one.label.clone().filter(|_| one.label == other.label),
     };
     both.map(|(one, other)| alike(one, other)).collect()

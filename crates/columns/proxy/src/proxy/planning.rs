@@ -30,6 +30,20 @@ fn is_setting(text: &[u8]) -> bool {
 /// The words with which statements begin that end a failed transaction.
 const ENDS: [&[u8]; 4] = [b"commit", b"end", b"rollback", b"abort"];
 
+/// Returns whether the first statement of a text ends a failed transaction.
+fn ends_transaction(text: &[u8]) -> bool {
+    let text = without_leading_comments(text);
+    let end = text.iter().position(|byte| !byte.is_ascii_alphabetic());
+    let word = &text[..end.unwrap_or(text.len())];
+    ENDS.iter().any(|known| word.eq_ignore_ascii_case(known))
+}
+
+/// Returns whether the text has constants or parameters, or cannot be read.
+fn has_values(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    sql::has_constant(&text) || text.contains('$')
+}
+
 /// Returns whether the text is one statement that begins with one of these words. Comments may
 /// stand before it.
 fn begins_with(text: &[u8], words: &[&[u8]]) -> bool {
@@ -120,10 +134,9 @@ impl Upstream {
         catalog.set_provisional(transaction != b'I');
         self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
         let settled = transaction == b'I';
-        let undone = self.session.lock().undone;
         let kept = self
             .relations
-            .check(&self.names.database, settled, undone, &mut catalog);
+            .check(&self.names.database, settled, &mut catalog);
         if let Err(error) = kept {
             self.denied.get_or_insert_with(|| unkept(&error));
         }
@@ -223,7 +236,7 @@ impl Upstream {
     /// confidential, and with SR-8103 if `standard_conforming_strings` is off and the text does not
     /// set it.
     pub(super) fn plan_statements(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
-        if !begins_with(text, &ENDS) {
+        if !ends_transaction(text) || has_values(text) {
             self.check_transaction()?;
         }
         // Another connection has changed the schema: what it has made confidential counts within an
@@ -234,6 +247,9 @@ impl Upstream {
             return Err(refusal.clone().into());
         }
         let catalog = self.catalog();
+        if catalog.is_confidential() {
+            self.check_is_no_data(&String::from_utf8_lossy(text))?;
+        }
         let text = match std::str::from_utf8(text) {
             Ok(text) => text,
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
@@ -244,8 +260,6 @@ impl Upstream {
         {
             return Ok(vec![plan]);
         }
-        let copies = text.to_ascii_lowercase().contains("stdin");
-        self.copy_sent |= copies;
         if !catalog.has_types() {
             self.check_extension(text)?;
         }
@@ -259,12 +273,6 @@ impl Upstream {
             }
             other => other?,
         };
-        let are_parsed = plans.iter().all(|plan| plan.is_parsed);
-        if self.copy_sent && !are_parsed && catalog.is_confidential() {
-            // If the COPY has failed, these may be the lines of its data.
-            return Err(Refusal::syntax("syntax error behind a COPY from the client").into());
-        }
-        self.copy_sent = copies;
         if catalog.is_confidential() && plans.len() > 1 && may_end_standard_strings(text) {
             return Err(strings_refusal().into());
         }
@@ -280,11 +288,11 @@ impl Upstream {
         for plan in &mut plans {
             self.seal_kept(plan)?;
         }
-        let undone = self.session.lock().undone;
-        for plan in &plans {
+        for plan in plans.iter().filter(|plan| !plan.changes.is_empty()) {
+            let fate = self.session.lock().fate();
             let begun = self
                 .relations
-                .begin_change(&self.names.database, &plan.changes, undone);
+                .begin_change(&self.names.database, &plan.changes, &fate);
             begun.map_err(|error| unkept(&error))?;
         }
         // Later statements of the same pipeline are planned before the catalog can be read again.
@@ -294,6 +302,21 @@ impl Upstream {
             self.defined |= plans.iter().any(|plan| plan.effects.defines);
         }
         Ok(plans)
+    }
+
+    /// Checks a text that comes after a COPY from the client of which nobody knows that it has
+    /// succeeded: clients send the lines of one that has failed as statements. Fails with 42601 for
+    /// one that cannot be parsed.
+    fn check_is_no_data(&self, text: &str) -> Outcome {
+        let copies = text.to_ascii_lowercase().contains("stdin");
+        let mut state = self.session.lock();
+        let is_doubted = state.copy_doubted;
+        state.copy_doubted |= copies;
+        drop(state);
+        if is_doubted && pg_query::parse(text, pg_query::ParserOptions::default()).is_err() {
+            return Err(Refusal::syntax("syntax error behind a COPY from the client").into());
+        }
+        Ok(())
     }
 
     /// Plans a text that is not UTF-8, in a database with confidential types. The catalog is read

@@ -47,7 +47,9 @@ pub(super) fn check_columns(
     let both = columns.iter().zip(expected.iter()).enumerate();
     for (at, (column, expected)) in both.filter(|(_, (_, expected))| is_certain(expected)) {
         let is_of_type = |enc: EncType| {
-            !(enc.array && expected.is_single) && expected.kind.is_none_or(|kind| kind == enc.kind)
+            expected
+                .kind
+                .is_none_or(|kind| kind == enc.kind && !enc.array)
         };
         if !column.enc.is_some_and(is_of_type) {
             return Err(Refusal::plain_result(at.saturating_add(1)));
@@ -114,5 +116,42 @@ pub(super) fn expected_columns(state: &State) -> ExpectedColumns {
             })
         }
         _ => ExpectedColumns::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strongroom_format::columns::Kind;
+
+    use super::*;
+    use crate::sql::Origins;
+
+    /// An array may be empty, with nothing sealed in it, or have several of a column's values.
+    #[test]
+    fn a_value_of_a_column_is_no_array_and_of_no_other_kind() {
+        let made = |made| Origins::Of {
+            columns: Vec::new(),
+            made,
+        };
+        let column = |kind, array| ResultColumn {
+            enc: Some(EncType { kind, array }),
+            format: 0,
+            oid: 0,
+            name: Arc::default(),
+        };
+        let is_taken = |columns: &[ResultColumn], kind, origins| {
+            let expected = ExpectedColumn {
+                origins: Some(origins),
+                kind,
+                label: None,
+            };
+            check_columns(columns, &[expected].into()).is_ok()
+        };
+        let int4 = Some(Kind::Int4);
+        assert!(is_taken(&[column(Kind::Int4, false)], int4, made(false)));
+        for other in [column(Kind::Int4, true), column(Kind::Int8, false)] {
+            assert!(!is_taken(std::slice::from_ref(&other), int4, made(false)));
+            assert!(is_taken(&[other], None, made(true)));
+        }
     }
 }

@@ -14,9 +14,11 @@
 //! Must not: read or write a socket.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::relations::Fate;
 use crate::results::Results;
 use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
@@ -259,7 +261,13 @@ pub(crate) struct State {
     /// The server has said that the zone does not know this session's ticket or keys any more.
     pub(crate) lost: bool,
     /// How often the client was told of an error, or has rolled something back.
-    pub(crate) undone: u64,
+    pub(crate) undone: Arc<AtomicU64>,
+    /// Whether the client has begun a transaction and not ended it.
+    pub(crate) is_open: bool,
+    /// What becomes of the definitions that the client has sent in this transaction.
+    pub(crate) fate: Option<Arc<Fate>>,
+    /// A COPY from the client was sent or refused, and none has succeeded since.
+    pub(crate) copy_doubted: bool,
     /// Why the server has ended a query of the proxy's own; `None` unless it has.
     pub(crate) interrupted: Option<Interrupt>,
     /// A statement has been sent that may change which columns there are: the other connections are
@@ -292,7 +300,10 @@ impl Session {
             requests: 0,
             copying: None,
             lost: false,
-            undone: 0,
+            undone: Arc::default(),
+            is_open: false,
+            fate: None,
+            copy_doubted: false,
             interrupted: None,
             announces: false,
         };
@@ -375,6 +386,29 @@ impl Session {
 }
 
 impl State {
+    /// Notes that the client was told of an error, or rolls something back.
+    pub(crate) fn note_undone(&self) {
+        self.undone.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that the server has answered a statement and is ready for the next one. The
+    /// definitions that the client has sent are carried out or not, unless it has a transaction
+    /// open.
+    pub(crate) fn end_statements(&mut self) {
+        if self.pending_answers.is_empty()
+            && !self.is_open
+            && let Some(fate) = self.fate.take()
+        {
+            fate.decide();
+        }
+    }
+
+    /// Returns what becomes of definitions that the client sends now.
+    pub(crate) fn fate(&mut self) -> Arc<Fate> {
+        let fate = self.fate.get_or_insert_with(|| Fate::begin(&self.undone));
+        Arc::clone(fate)
+    }
+
     /// Notes that the proxy has refused the data of the COPY of this request, which the server has
     /// to answer by an error then.
     pub(crate) fn refuse_copy(&mut self, number: u64, of: Refusal) {

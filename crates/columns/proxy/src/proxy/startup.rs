@@ -95,7 +95,7 @@ pub(crate) fn accept_client(
     let name =
         zone_session::client_name(&text(b"user"), &names.database, &text(b"application_name"));
     let relations = shared.relations.connection(address.to_string());
-    if let Err(error) = relations.check(&names.database, true, 0, &mut catalog) {
+    if let Err(error) = relations.check(&names.database, true, &mut catalog) {
         return refuse(&mut client, &unkept(&error));
     }
     let zone_session = match open_session(&mut server, &catalog, shared, (&name, in_time))? {

@@ -74,8 +74,6 @@ pub(crate) struct Upstream {
     pub(super) incoming: Option<(u64, Option<Incoming>)>,
     /// The request of a COPY whose data was refused; the rest of its data is ignored.
     pub(super) copy_refused: Option<u64>,
-    /// The last text that could be parsed was a COPY from the client, or one that was refused.
-    pub(super) copy_sent: bool,
     /// When the transaction, or else the last message, began: what the proxy's clock tells.
     pub(super) begun: SystemTime,
     /// When this connection last asked for a session with the zone; `None` if it never has.
@@ -152,7 +150,6 @@ impl Upstream {
             epoch,
             incoming: None,
             copy_refused: None,
-            copy_sent: false,
             begun: SystemTime::now(),
             asked: zone_session.as_ref().map(|zone| zone.issued),
             names,
@@ -195,10 +192,9 @@ impl Upstream {
     /// Closes what the connection has, because the client has left.
     fn leave(&mut self) {
         let state = self.session.lock();
-        let is_over = state.pending_answers.is_empty();
-        let undone = (state.transaction == b'I').then_some(state.undone);
+        let (is_over, is_open) = (state.pending_answers.is_empty(), state.is_open);
         drop(state);
-        self.relations.leave(is_over, undone);
+        self.relations.leave(is_over, is_open);
         self.close_session();
     }
 
@@ -337,12 +333,15 @@ impl Upstream {
         if effects.defines {
             self.session.lock().announces = true;
         }
-        if effects.ends {
+        if effects.ends || effects.undoes {
             self.named_queries.end_transaction();
         }
-        if effects.undoes {
+        if effects.begins || effects.ends || effects.undoes {
             let mut state = self.session.lock();
-            state.undone = state.undone.saturating_add(1);
+            state.is_open = (state.is_open || effects.begins) && !effects.ends;
+            if effects.undoes {
+                state.note_undone();
+            }
         }
         if effects.chains {
             self.begun = SystemTime::now();

@@ -1,15 +1,23 @@
 //! What statements of the owner leave of a relation, and what they say of it.
 
-use super::tests::{DATABASE, known as nothing, sees, sees_after};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::tests::{DATABASE, known as nothing, sees};
 use super::*;
 use crate::sql::tests::catalog;
 
 /// Tells the connection of a statement with this text, before which the catalog had these tables.
+/// Nothing goes wrong with it.
 fn sends(changer: &Changer, tables: &[&str], sql: &str) {
+    tells(changer, (tables, &Fate::begin(&Arc::default())), sql);
+}
+
+/// The same of a statement with this fate.
+fn tells(changer: &Changer, (tables, fate): (&[&str], &Arc<Fate>), sql: &str) {
     let mut catalog = catalog(tables);
-    changer.check(DATABASE, false, 0, &mut catalog).unwrap();
+    changer.check(DATABASE, false, &mut catalog).unwrap();
     for plan in crate::sql::plan(sql, &catalog, 0).unwrap() {
-        changer.begin_change(DATABASE, &plan.changes, 0).unwrap();
+        changer.begin_change(DATABASE, &plan.changes, fate).unwrap();
     }
 }
 
@@ -152,7 +160,7 @@ fn what_a_statement_says_of_columns_holds_when_it_is_done() {
                 assert_eq!(sees(&one, true, &[before]), Ok(()));
                 sends(&one, &[before], sql);
                 if leaves {
-                    one.leave(true, Some(0));
+                    one.leave(true, false);
                     drop(one);
                     one = known.connection("server".to_owned());
                 }
@@ -169,18 +177,25 @@ fn what_a_statement_says_of_columns_holds_when_it_is_done() {
 #[test]
 fn what_was_not_carried_out_says_nothing() {
     let create = "CREATE TABLE t (id int, name enc_text)";
-    for (undone, plain) in [(0, false), (1, true)] {
+    // An error before the transaction is over, and one after that.
+    for (is_over, plain) in [(false, true), (true, false)] {
         let known = nothing();
         let one = known.connection("server".to_owned());
-        sends(&one, &["u(a)"], create);
-        assert_eq!(sees_after(&one, undone, &["t(id, name)"]).is_ok(), plain);
+        let undone = Arc::new(AtomicU64::new(5));
+        let fate = Fate::begin(&undone);
+        tells(&one, (&["u(a)"], &fate), create);
+        if is_over {
+            fate.decide();
+        }
+        undone.fetch_add(1, Ordering::AcqRel);
+        assert_eq!(sees(&one, true, &["t(id, name)"]).is_ok(), plain);
     }
     // A client that leaves in the middle of a transaction has it rolled back.
-    for (undone, plain) in [(None, true), (Some(0), false)] {
+    for (is_open, plain) in [(true, true), (false, false)] {
         let known = nothing();
         let mut one = known.connection("server".to_owned());
         sends(&one, &["u(a)"], create);
-        one.leave(true, undone);
+        one.leave(true, is_open);
         drop(one);
         let later = known.connection("server".to_owned());
         assert_eq!(sees(&later, true, &["t(id, name)"]).is_ok(), plain);
@@ -240,4 +255,61 @@ fn what_statements_say_is_kept_in_the_file() {
     assert!(sees(&one, true, &["t(name text, city)"]).is_err());
     assert!(sees(&one, true, &["t(name, more int4)"]).is_err());
     assert_eq!(sees(&one, true, &["t(name text, city, more int4)"]), Ok(()));
+}
+
+#[test]
+fn what_is_under_way_is_compared() {
+    let known = nothing();
+    let (one, other) = (
+        known.connection("server".to_owned()),
+        known.connection("server".to_owned()),
+    );
+    assert_eq!(sees(&one, true, &[STAFF]), Ok(()));
+    sends(&one, &[STAFF], "ALTER TABLE t ADD COLUMN note int");
+    sends(&one, &[STAFF], "CREATE TABLE v (a enc_text)");
+    for connection in [&one, &other] {
+        for shown in [STAFF, "t(id, name text, city, note)"] {
+            assert_eq!(sees(connection, false, &[shown]), Ok(()), "{shown}");
+        }
+        for shown in ["t(id, name, city)", "t(id, city, name text)", "u(name)"] {
+            let mut catalog = catalog(&[shown, "s.t(id, name, city)"]);
+            connection.check(DATABASE, false, &mut catalog).unwrap();
+            let mut found = catalog.relations("public", "t");
+            assert!(found.any(|relation| relation.differs.is_some()), "{shown}");
+        }
+    }
+    // What another connection defines is there, or not yet.
+    let is_refused = |shown: &[&str]| {
+        let mut catalog = catalog(shown);
+        other.check(DATABASE, true, &mut catalog).unwrap();
+        let mut found = catalog.relations("", "v");
+        found.any(|relation| relation.differs.is_some())
+    };
+    assert!(!is_refused(&[STAFF]) && !is_refused(&[STAFF, "v(a text)"]));
+    assert!(!is_refused(&[STAFF, "v(b)"]) && is_refused(&[STAFF, "v(a)"]));
+}
+
+#[test]
+fn a_name_without_its_schema_changes_no_other_relation() {
+    let both = &["t(id, name text)", "archive.t(id, name text)"];
+    let known = nothing();
+    let one = known.connection("server".to_owned());
+    assert_eq!(sees(&one, true, both), Ok(()));
+    sends(&one, both, "ALTER TABLE t RENAME COLUMN name TO title");
+    let after = &["t(id, title text)", "archive.t(id, name text)"];
+    assert_eq!(sees(&one, true, after), Ok(()));
+    sends(
+        &one,
+        after,
+        "CREATE TABLE IF NOT EXISTS app.t (name enc_text)",
+    );
+    let after = &[
+        "t(id, title text)",
+        "archive.t(id, name text)",
+        "app.t(name)",
+    ];
+    let mut catalog = catalog(after);
+    one.check(DATABASE, true, &mut catalog).unwrap();
+    let mut found = catalog.relations("app", "t");
+    assert!(found.any(|relation| relation.differs.is_some()));
 }

@@ -5,10 +5,52 @@
 //!
 //! Must not: hold a value.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
 use super::known::{RelationName, Shapes};
 use super::shape::{Shape, difference, shape_of};
 use crate::sql::catalog::Catalog;
 use crate::sql::changes::{Changes, NewName, Renamed};
+
+/// Whether the statements of a connection since some moment were carried out, as far as the client
+/// knows: it was told of no error, and has rolled nothing back.
+#[derive(Debug)]
+pub(crate) struct Fate {
+    /// How often the connection's client was told of an error, or has rolled something back.
+    undone: Arc<AtomicU64>,
+    /// The same at that moment.
+    before: u64,
+    /// The answer, once the transaction is over.
+    decided: OnceLock<bool>,
+}
+
+impl Fate {
+    /// Begins now. `undone` counts the connection's errors and rollbacks.
+    pub(crate) fn begin(undone: &Arc<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self {
+            before: undone.load(Ordering::Acquire),
+            undone: Arc::clone(undone),
+            decided: OnceLock::new(),
+        })
+    }
+
+    /// Whether they were carried out, up to now or up to when it was decided.
+    fn is_kept(&self) -> bool {
+        let up_to_now = || self.undone.load(Ordering::Acquire) == self.before;
+        self.decided.get().copied().unwrap_or_else(up_to_now)
+    }
+
+    /// Notes that the transaction is over: later errors say nothing of it.
+    pub(crate) fn decide(&self) {
+        self.decided.get_or_init(|| self.is_kept());
+    }
+
+    /// Notes that the client has left within the transaction, which the server rolls back.
+    pub(super) fn give_up(&self) {
+        self.decided.get_or_init(|| false);
+    }
+}
 
 /// A relation, and what it has to be once a statement is done.
 #[derive(Clone, Debug)]
@@ -24,9 +66,8 @@ struct Definition {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Definitions {
     all: Vec<Definition>,
-    /// How often the client had been told of an error, or had rolled something back, before the
-    /// first of them.
-    undone: u64,
+    /// Whether they are carried out; `None` if there are none.
+    fate: Option<Arc<Fate>>,
 }
 
 impl Definitions {
@@ -36,12 +77,17 @@ impl Definitions {
         changes: &Changes,
         known: impl Iterator<Item = (&'k RelationName, &'k Shape)> + Clone,
         temporary: impl Iterator<Item = (&'k RelationName, &'k Shape)> + Clone,
-        undone: u64,
+        fate: &Arc<Fate>,
     ) -> Self {
         let mut all = Vec::new();
         for defined in &changes.defined {
             let mut named = known.clone().chain(temporary.clone());
-            if defined.only_if_new && named.any(|(name, _)| name.relation == defined.relation) {
+            let is_there = |(name, _): (&RelationName, &Shape)| {
+                let is_meant = |schema: &str| schema.is_empty() || schema == defined.schema;
+                name.relation == defined.relation
+                    && (defined.schema.is_empty() || is_meant(&name.schema))
+            };
+            if defined.only_if_new && named.any(is_there) {
                 continue;
             }
             all.push(Definition {
@@ -56,19 +102,29 @@ impl Definitions {
                 move |(name, shape): (&RelationName, &Shape)| {
                     let is_meant = name.relation == renamed.relation
                         && (renamed.schema.is_empty() || name.schema == renamed.schema);
-                    is_meant.then(|| renamed_definition(name, shape, renamed, is_temporary))?
+                    is_meant.then(|| renamed_definition(name, shape, renamed, is_temporary))
                 }
             };
-            all.extend(known.clone().filter_map(one(false)));
-            all.extend(temporary.clone().filter_map(one(true)));
+            let meant = known.clone().filter_map(one(false));
+            let mut meant = meant.chain(temporary.clone().filter_map(one(true)));
+            // Without its schema the relation may be any of the name: only what all of them say is
+            // certain.
+            if let Some(Some(first)) = meant.next()
+                && meant.all(|other| other.is_some_and(|other| other.says_like(&first)))
+            {
+                all.push(first);
+            }
         }
-        Self { all, undone }
+        Self {
+            all,
+            fate: Some(Arc::clone(fate)),
+        }
     }
 
     /// Adds what a later statement with these changes says.
     pub(super) fn join(&mut self, changes: &Changes, later: Self) {
         if self.all.is_empty() {
-            self.undone = later.undone;
+            self.fate = later.fate;
         }
         self.all.retain_mut(|before| {
             if changes.temporary && before.is_temporary {
@@ -86,16 +142,40 @@ impl Definitions {
         self.all.extend(later.all);
     }
 
+    /// Whether the statements are carried out, as far as that is known.
+    fn is_kept(&self) -> bool {
+        self.fate.as_ref().is_some_and(|fate| fate.is_kept())
+    }
+
+    /// Gives the statements up, because their client has left in the middle of their transaction.
+    pub(super) fn give_up(&self) {
+        if let Some(fate) = &self.fate {
+            fate.give_up();
+        }
+    }
+
+    /// Returns in what a relation of the catalog contradicts the statements, while others may not
+    /// see yet what they have done: a column that they define has another type.
+    pub(super) fn contradiction(&self, name: &RelationName, now: &Shape) -> Option<String> {
+        if !self.is_kept() {
+            return None;
+        }
+        let mut all = self.all.iter().filter(|definition| {
+            definition.relation == name.relation
+                && (definition.schema.is_empty() || definition.schema == name.schema)
+        });
+        all.find_map(|definition| definition.shape.contradiction(name, now))
+    }
+
     /// Adds what the statements say to what is known, now that they are done, unless one of them
     /// may not have been carried out. `place`: server and database.
     pub(super) fn keep(
         self,
-        undone: u64,
         (server, database): (&str, &str),
         known: &mut Shapes,
         temporary: &mut Shapes,
     ) {
-        if undone != self.undone {
+        if !self.is_kept() {
             return;
         }
         for definition in self.all {
@@ -118,8 +198,17 @@ impl Definitions {
     }
 }
 
-/// Returns what a statement that renames something says of a known relation, or of its columns.
-/// `None` where it says nothing.
+impl Definition {
+    /// Whether another statement says the same.
+    fn says_like(&self, other: &Self) -> bool {
+        self.relation == other.relation
+            && self.is_temporary == other.is_temporary
+            && self.shape == other.shape
+    }
+}
+
+/// Returns what a statement that renames something says of a known relation, or of its columns: of
+/// the one of that schema, or without a schema of one of them. `None` where it says nothing.
 fn renamed_definition(
     name: &RelationName,
     shape: &Shape,
@@ -127,7 +216,10 @@ fn renamed_definition(
     is_temporary: bool,
 ) -> Option<Definition> {
     let mut definition = Definition {
-        schema: name.schema.clone(),
+        schema: match renamed.schema.as_str() {
+            "" => String::new(),
+            _ => name.schema.clone(),
+        },
         relation: name.relation.clone(),
         is_temporary,
         shape: shape.clone(),

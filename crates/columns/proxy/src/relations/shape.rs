@@ -150,6 +150,30 @@ impl Shape {
             && defined.all(|column| now.columns.contains(column))
     }
 
+    /// Returns in what a relation contradicts a definition that may not be seen yet: it has a
+    /// column that is to be confidential, and of another type.
+    pub(super) fn contradiction(&self, name: &RelationName, now: &Self) -> Option<String> {
+        let all = self.columns.iter().chain(&self.defined);
+        let confidential: Vec<_> = all
+            .filter(|(_, what)| is_confidential(what))
+            .cloned()
+            .collect();
+        let is_other =
+            |(name, _): &&(String, String)| confidential.iter().any(|(of, _)| of == name);
+        let there: Vec<_> = now.columns.iter().filter(is_other).collect();
+        let defined: Vec<_> = confidential
+            .iter()
+            .filter(|(name, _)| there.iter().any(|(of, _)| of == name))
+            .cloned()
+            .collect();
+        let partial = Self {
+            part_of: PartOf::Any,
+            columns: Vec::new(),
+            defined,
+        };
+        (!partial.allows(now)).then(|| difference(name, &partial, now))
+    }
+
     /// Forgets what a statement of the owner may change. `None` if that is everything.
     pub(super) fn after(&self, change: &Change) -> Option<Self> {
         if change.is_whole {

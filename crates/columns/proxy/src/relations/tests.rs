@@ -12,23 +12,17 @@ pub(super) fn known() -> Arc<KnownRelations> {
     Arc::new(KnownRelations::in_memory())
 }
 
+/// Nothing goes wrong with what a connection sends.
+fn fate() -> Arc<Fate> {
+    Fate::begin(&Arc::default())
+}
+
 /// What the catalog with these tables shows this connection of the relation `t`: whether it is
 /// what it was.
-pub(super) fn sees(changer: &Changer, settled: bool, tables: &[&str]) -> Result<(), String> {
-    looks(changer, (settled, 0), tables)
-}
-
-/// The same outside a transaction, after the client was told of so many errors.
-pub(super) fn sees_after(changer: &Changer, undone: u64, tables: &[&str]) -> Result<(), String> {
-    looks(changer, (true, undone), tables)
-}
-
 #[expect(clippy::unwrap_in_result, reason = "a test that panics has failed")]
-fn looks(changer: &Changer, (settled, undone): (bool, u64), tables: &[&str]) -> Result<(), String> {
+pub(super) fn sees(changer: &Changer, settled: bool, tables: &[&str]) -> Result<(), String> {
     let mut catalog = catalog(tables);
-    changer
-        .check(DATABASE, settled, undone, &mut catalog)
-        .unwrap();
+    changer.check(DATABASE, settled, &mut catalog).unwrap();
     let differs = catalog
         .relations("", "t")
         .find_map(|found| found.differs.clone());
@@ -119,7 +113,7 @@ fn a_partition_is_one_of_the_same_table() {
         for (_, relation) in catalog.relations_mut() {
             relation.root = root.map(|root| ("public".to_owned(), root.to_owned()));
         }
-        one.check(DATABASE, true, 0, &mut catalog).unwrap();
+        one.check(DATABASE, true, &mut catalog).unwrap();
         let differs = catalog
             .relations("", "t")
             .find_map(|found| found.differs.clone());
@@ -143,7 +137,8 @@ fn what_is_being_changed_is_learned_when_it_is_done() {
         known.connection("server".to_owned()),
     );
     assert_eq!(sees(&one, true, FIRST), Ok(()));
-    one.begin_change(DATABASE, &changes(&["t"]), 0).unwrap();
+    one.begin_change(DATABASE, &changes(&["t"]), &fate())
+        .unwrap();
     let after = &["t(id, city, name text)"];
     // The change is in a transaction: the one sees it, the other does not yet.
     assert_eq!(sees(&one, false, after), Ok(()));
@@ -152,8 +147,9 @@ fn what_is_being_changed_is_learned_when_it_is_done() {
     assert_eq!(sees(&one, true, after), Ok(()));
     assert!(sees(&other, true, FIRST).is_err());
     // One that leaves before it has looked.
-    one.begin_change(DATABASE, &changes(&["t"]), 0).unwrap();
-    one.leave(true, Some(0));
+    one.begin_change(DATABASE, &changes(&["t"]), &fate())
+        .unwrap();
+    one.leave(true, false);
     drop(one);
     assert_eq!(sees(&other, true, FIRST), Ok(()));
     assert!(sees(&other, true, after).is_err());
@@ -162,7 +158,7 @@ fn what_is_being_changed_is_learned_when_it_is_done() {
         any: true,
         ..Changes::default()
     };
-    other.begin_change(DATABASE, &every, 0).unwrap();
+    other.begin_change(DATABASE, &every, &fate()).unwrap();
     assert_eq!(sees(&other, true, after), Ok(()));
 }
 
@@ -184,14 +180,15 @@ fn another_relation_does_not_take_the_name_of_one_that_is_gone() {
     assert_eq!(sees(&one, true, &["held(id, name text, city)"]), Ok(()));
     // Of another schema's nothing is said by its full name.
     let mut catalog = catalog(&["s.t(id, name, city)"]);
-    one.check(DATABASE, true, 0, &mut catalog).unwrap();
+    one.check(DATABASE, true, &mut catalog).unwrap();
     let differs = |schema| {
         let found: Vec<_> = catalog.relations(schema, "t").collect();
         found.iter().any(|found| found.differs.is_some())
     };
     assert!(differs("public") && !differs("s"));
     // Its owner drops it.
-    one.begin_change(DATABASE, &changes(&["t"]), 0).unwrap();
+    one.begin_change(DATABASE, &changes(&["t"]), &fate())
+        .unwrap();
     assert_eq!(sees(&one, false, &["s.t(id, name, city)"]), Ok(()));
     assert_eq!(sees(&one, true, &["s.t(id, name, city)"]), Ok(()));
 }
@@ -203,7 +200,7 @@ fn a_session_s_temporary_relations_stay_what_they_were() {
     let sees = |settled: bool, tables: &[&str]| {
         let mut catalog = catalog(tables);
         "pg_temp_3".clone_into(&mut catalog.temporary_schema);
-        one.check(DATABASE, settled, 0, &mut catalog).unwrap();
+        one.check(DATABASE, settled, &mut catalog).unwrap();
         let differs = catalog
             .relations("", "t")
             .find_map(|found| found.differs.clone());
@@ -222,9 +219,9 @@ fn a_session_s_temporary_relations_stay_what_they_were() {
             ..Changes::default()
         },
     ] {
-        one.begin_change(DATABASE, &changes, 0).unwrap();
+        one.begin_change(DATABASE, &changes, &fate()).unwrap();
         assert!(sees(true, &["pg_temp_3.t(name)"]));
-        one.begin_change(DATABASE, &changes, 0).unwrap();
+        one.begin_change(DATABASE, &changes, &fate()).unwrap();
         assert!(sees(true, temporary));
     }
     // They are nobody else's, and not kept.
@@ -241,7 +238,7 @@ fn a_function_keeps_its_confidential_values() {
         catalog
             .functions_mut()
             .extend(there.then(|| "f".to_owned()));
-        of.check(DATABASE, settled, 0, &mut catalog).unwrap();
+        of.check(DATABASE, settled, &mut catalog).unwrap();
         catalog.has_function("f")
     };
     assert!(!has(&one, true, false) && has(&one, true, true) && has(&one, true, false));
@@ -251,7 +248,7 @@ fn a_function_keeps_its_confidential_values() {
         functions: std::iter::once("f".to_owned()).collect(),
         ..Changes::default()
     };
-    one.begin_change(DATABASE, &dropped, 0).unwrap();
+    one.begin_change(DATABASE, &dropped, &fate()).unwrap();
     assert!(!has(&one, false, false) && !has(&one, true, false));
     assert!(has(&one, true, true));
     assert_eq!(
@@ -299,11 +296,13 @@ fn what_another_proxy_has_learned_during_a_change_is_forgotten() {
     let (one, two) = (open(), open());
     let mut changer = one.connection("s".to_owned());
     assert_eq!(sees(&changer, true, FIRST), Ok(()));
-    changer.begin_change(DATABASE, &changes(&["t"]), 0).unwrap();
+    changer
+        .begin_change(DATABASE, &changes(&["t"]), &fate())
+        .unwrap();
     let other = two.connection("s".to_owned());
     assert_eq!(sees(&other, true, FIRST), Ok(()));
     assert!(sees(&other, true, AFTER).is_err());
-    changer.leave(true, Some(0));
+    changer.leave(true, false);
     drop(changer);
     assert_eq!(sees(&other, true, AFTER), Ok(()));
     assert!(sees(&other, true, FIRST).is_err());
@@ -317,8 +316,10 @@ fn what_a_client_has_left_unanswered_is_not_learned() {
         let one = known.connection("server".to_owned());
         assert_eq!(sees(&one, true, FIRST), Ok(()));
         let mut other = known.connection("server".to_owned());
-        other.begin_change(DATABASE, &changes(&["t"]), 0).unwrap();
-        other.leave(is_over, Some(0));
+        other
+            .begin_change(DATABASE, &changes(&["t"]), &fate())
+            .unwrap();
+        other.leave(is_over, false);
         drop(other);
         // The statement is not done yet, and then it is.
         assert_eq!(sees(&one, true, FIRST), Ok(()));
@@ -336,7 +337,7 @@ fn a_column_has_the_lineage_that_its_owner_says() {
         let mut catalog = catalog(FIRST);
         let names = Names::new(DATABASE.to_owned(), &BTreeMap::new(), &BTreeMap::new());
         catalog.set_names(Arc::new(names));
-        one.check(DATABASE, true, 0, &mut catalog).unwrap();
+        one.check(DATABASE, true, &mut catalog).unwrap();
         let path = ["public", "t", column].map(str::to_owned);
         catalog.lineage_names(&path).join(".")
     };
@@ -353,7 +354,8 @@ fn a_column_has_the_lineage_that_its_owner_says() {
     assert_eq!(adopt("public.u.name=public.t.title", DATABASE), 0);
     assert_eq!(adopt("public.t.name=public.t.other", "elsewhere"), 0);
     // It is kept when the relation changes or is forgotten, until it is taken back.
-    one.begin_change(DATABASE, &changes(&["t"]), 0).unwrap();
+    one.begin_change(DATABASE, &changes(&["t"]), &fate())
+        .unwrap();
     known.forget(|_| true).unwrap();
     assert_eq!(lineage_of("name"), "shop.public.t.title");
     assert_eq!(adopt("public.t.name=archive.old.t.title", DATABASE), 1);

@@ -134,48 +134,6 @@ const fn is_beside_columns(sort: ObjectType) -> bool {
     )
 }
 
-/// Whether a command of ALTER TABLE leaves names, order and types of columns as they are, and of
-/// which table the relation is a part.
-const fn keeps_columns(command: AlterTableType) -> bool {
-    use AlterTableType as Of;
-    matches!(
-        command,
-        Of::AtColumnDefault
-            | Of::AtDropNotNull
-            | Of::AtSetNotNull
-            | Of::AtSetStatistics
-            | Of::AtSetOptions
-            | Of::AtResetOptions
-            | Of::AtSetStorage
-            | Of::AtSetCompression
-            | Of::AtAddConstraint
-            | Of::AtAlterConstraint
-            | Of::AtValidateConstraint
-            | Of::AtDropConstraint
-            | Of::AtChangeOwner
-            | Of::AtClusterOn
-            | Of::AtDropCluster
-            | Of::AtSetLogged
-            | Of::AtSetUnLogged
-            | Of::AtSetTableSpace
-            | Of::AtSetRelOptions
-            | Of::AtResetRelOptions
-            | Of::AtEnableTrig
-            | Of::AtEnableAlwaysTrig
-            | Of::AtEnableReplicaTrig
-            | Of::AtDisableTrig
-            | Of::AtEnableTrigAll
-            | Of::AtDisableTrigAll
-            | Of::AtEnableTrigUser
-            | Of::AtDisableTrigUser
-            | Of::AtReplicaIdentity
-            | Of::AtEnableRowSecurity
-            | Of::AtDisableRowSecurity
-            | Of::AtForceRowSecurity
-            | Of::AtNoForceRowSecurity
-    )
-}
-
 /// Returns the columns of the table that a CREATE TABLE makes, if one of them is confidential. Of
 /// LIKE, INHERITS, PARTITION OF and OF there are others besides.
 fn defined_table(catalog: &Catalog, create: &CreateStmt) -> Option<DefinedColumns> {
@@ -224,7 +182,6 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
     for command in &commands {
         let def = command.def.as_ref().and_then(|def| def.node.as_ref());
         match (command.subtype(), def) {
-            (of, _) if keeps_columns(of) => continue,
             (Of::AtAddColumn, Some(NodeEnum::ColumnDef(column))) => {
                 // With IF NOT EXISTS one of the name stays as it is.
                 if !command.missing_ok {
@@ -247,9 +204,14 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
                     };
                     changes.relations.insert(named(part), moved);
                 }
+                // What is below the partition is a part of another table, too.
+                change.moves = true;
             }
             (Of::AtAddInherit | Of::AtDropInherit, _) => change.moves = true,
-            _ => change.join(&Change::whole()),
+            (Of::AtAddOf | Of::AtDropOf, _) => change.join(&Change::whole()),
+            // No other command changes names, order or types of columns, nor of which table the
+            // relation is a part.
+            _ => continue,
         }
         let before = changes.relations.entry(named(range));
         before.or_default().join(&std::mem::take(&mut change));

@@ -73,6 +73,7 @@ pub(crate) use position::Texts;
 use refusal::Refusal;
 use resolver::Resolver;
 use site::{Destination, Site, SiteKind};
+pub(crate) use utility::text_has_constant as has_constant;
 
 /// Longest statement that is parsed, in bytes.
 const STATEMENT_MAX: usize = 64 << 20;
@@ -137,10 +138,10 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
 /// Plans a text that the proxy does not read: it is sent as it is. `None` if something confidential
 /// is named in it, or if of which query its rows are is not known.
 pub(crate) fn plan_unparsed(sql: &str, catalog: &Catalog) -> Option<Plan> {
-    let named = unparsed::named_use(sql, catalog)?;
+    let (named, copies) = unparsed::uses(sql, catalog)?;
     unread::may_be_sent(catalog, sql).then(|| Plan {
         named,
-        ..Plan::of_unparsed(sql)
+        ..Plan::of_unparsed(sql, copies)
     })
 }
 

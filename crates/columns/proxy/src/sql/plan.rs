@@ -46,7 +46,7 @@ pub(crate) enum Copies {
 
 impl Copies {
     /// Returns what two statements together copy.
-    const fn and(self, other: Self) -> Self {
+    pub(super) const fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nothing, of) | (of, Self::Nothing) => of,
             (Self::FromClient, Self::FromClient) => Self::FromClient,
@@ -71,7 +71,9 @@ pub(crate) struct Effects {
     pub(crate) chains: bool,
     /// It undoes what statements before it have done: ROLLBACK.
     pub(crate) undoes: bool,
-    /// It may close cursors that are not held: COMMIT, ROLLBACK.
+    /// It begins a transaction.
+    pub(crate) begins: bool,
+    /// It ends a transaction and begins no other: COMMIT, ROLLBACK, PREPARE TRANSACTION.
     pub(crate) ends: bool,
 }
 
@@ -85,6 +87,7 @@ impl Effects {
             copies: Copies::Nothing,
             chains: false,
             undoes: false,
+            begins: false,
             ends: false,
         }
     }
@@ -98,6 +101,7 @@ impl Effects {
             copies: self.copies.and(other.copies),
             chains: self.chains || other.chains,
             undoes: self.undoes || other.undoes,
+            begins: self.begins || other.begins,
             ends: self.ends || other.ends,
         }
     }
@@ -160,8 +164,6 @@ pub(crate) struct ExpectedColumn {
     pub(crate) origins: Option<Origins>,
     /// The kind of its values, where these are certainly values of columns.
     pub(crate) kind: Option<Kind>,
-    /// Whether its values are no arrays.
-    pub(crate) is_single: bool,
     /// Its name.
     pub(crate) label: Option<String>,
 }
@@ -178,11 +180,9 @@ pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
         let origins = flow.origins.clone();
         let origins = origins.filter(|_| flow.confidential && flow.kind.is_some());
         let is_kept = matches!(origins, Some(Origins::Of { made: false, .. }));
-        let is_single = is_kept || matches!(origins, Some(Origins::Any));
         ExpectedColumn {
             origins,
             kind: flow.kind.filter(|_| is_kept),
-            is_single,
             label: flow.label.clone(),
         }
     };
@@ -292,11 +292,14 @@ impl Plan {
 
     /// Returns the plan of a text that the proxy's parser does not read: it is sent as it is, and
     /// may do anything.
-    pub(super) fn of_unparsed(text: &str) -> Self {
+    pub(super) fn of_unparsed(text: &str, copies: Copies) -> Self {
         Self {
             sql: text.to_owned(),
             unread: true,
-            effects: Effects::of_anything(),
+            effects: Effects {
+                copies,
+                ..Effects::of_anything()
+            },
             ..Self::default()
         }
     }

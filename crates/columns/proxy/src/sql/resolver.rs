@@ -20,7 +20,7 @@ use strongroom_format::columns::Kind;
 use super::catalog::{Catalog, Relation};
 use super::classes::Classes;
 use super::comparable::ComparableColumn;
-use super::flow::{Carried, Columns, Flow};
+use super::flow::{Carried, Columns, Flow, Origins};
 use super::fold;
 use super::functions;
 use super::literal::Form;
@@ -295,7 +295,15 @@ impl<'a> Resolver<'a> {
             for flow in flows {
                 chosen.join(&flow.clone().indirect());
             }
-            chosen.origins = Flow::origins_of_one(flows);
+            let mut kinds = flows.iter().filter_map(|flow| flow.kind);
+            let first = kinds.next();
+            let origins = Flow::origins_of_one(flows);
+            // A value of another kind than the result's is converted to it.
+            chosen.origins = if kinds.all(|kind| Some(kind) == first) {
+                origins
+            } else {
+                origins.map(|origins| origins.or(Origins::made()))
+            };
         } else {
             // Where the value may be one of the sites, a site that is one stands for all. Where
             // each value is computed, the site that `combine` has chosen keeps standing for them.

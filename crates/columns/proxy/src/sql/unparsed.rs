@@ -8,33 +8,36 @@ use pg_query::protobuf::Node;
 
 use super::STATEMENT_MAX;
 use super::catalog::Catalog;
-use super::plan::NamedUse;
+use super::plan::{Copies, NamedUse};
 use super::utility;
 
-/// Returns what a text does with a query that has a name, if it is one statement. `None` if of
-/// which query its rows are is not known: FETCH or EXECUTE together with other statements. In a
-/// database without confidential types nothing is known of any text.
-pub(super) fn named_use(sql: &str, catalog: &Catalog) -> Option<Option<NamedUse>> {
+/// Returns what a text does with a query that has a name, if it is one statement, and what it
+/// copies. `None` if of which query its rows are is not known: FETCH or EXECUTE together with other
+/// statements. In a database without confidential types nothing is known of any text.
+pub(super) fn uses(sql: &str, catalog: &Catalog) -> Option<(Option<NamedUse>, Copies)> {
     if !catalog.is_confidential() {
-        return Some(None);
+        return Some((None, Copies::Anything));
     }
     let parsed = Some(sql).filter(|sql| sql.len() <= STATEMENT_MAX);
     let parsed = parsed.and_then(|sql| pg_query::parse(sql, ParserOptions::default()).ok());
     let Some(parsed) = parsed else {
-        let runs = words(sql).any(|word| {
-            ["fetch", "execute"]
-                .iter()
-                .any(|it| word.eq_ignore_ascii_case(it))
-        });
-        return (!runs).then_some(None);
+        let has = |wanted: &str| words(sql).any(|word| word.eq_ignore_ascii_case(wanted));
+        let copies = if has("copy") {
+            Copies::Anything
+        } else {
+            Copies::Nothing
+        };
+        return (!has("fetch") && !has("execute")).then_some((None, copies));
     };
     let nodes = parsed.protobuf.stmts.into_iter();
     let nodes: Vec<Node> = nodes.filter_map(|raw| raw.stmt.map(|node| *node)).collect();
+    let copies = nodes.iter().map(|node| utility::effects(node).copies);
+    let copies = copies.fold(Copies::Nothing, Copies::and);
     match nodes.as_slice() {
-        [only] => Some(utility::named_use(only)),
+        [only] => Some((utility::named_use(only), copies)),
         all => {
             let runs = |node: &Node| matches!(utility::named_use(node), Some(NamedUse::Runs(_)));
-            (!all.iter().any(runs)).then_some(None)
+            (!all.iter().any(runs)).then_some((None, copies))
         }
     }
 }
@@ -53,11 +56,16 @@ mod tests {
     #[test]
     fn a_fetch_is_known_as_one() {
         let catalog = crate::sql::tests::catalog(&["p(id, name text)"]);
-        let of = |text: &str| named_use(text, &catalog);
+        let of = |text: &str| uses(text, &catalog);
         let cursor = NamedUse::Runs(QueryName::Cursor("c".to_owned()));
-        assert_eq!(of("FETCH 1 FROM c"), Some(Some(cursor)));
+        assert_eq!(of("FETCH 1 FROM c"), Some((Some(cursor), Copies::Nothing)));
         assert_eq!(of("SELECT 1; FETCH 1 FROM c"), None);
         assert_eq!(of("FETCH 1 FROM c; SELECT 'a\\'b'"), None);
-        assert_eq!(of("SELECT 'a\\'b'"), Some(None));
+        assert_eq!(of("SELECT 'a\\'b'"), Some((None, Copies::Nothing)));
+        assert_eq!(of("COPY t FROM STDIN"), Some((None, Copies::FromClient)));
+        assert_eq!(
+            of("COPY t TO STDOUT NULL 'a\\'b'"),
+            Some((None, Copies::Anything))
+        );
     }
 }

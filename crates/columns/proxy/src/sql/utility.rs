@@ -69,12 +69,19 @@ pub(crate) fn effects(node: &Node) -> Effects {
         Some(NodeEnum::TransactionStmt(end)) => {
             effects.utility = true;
             effects.chains = end.chain;
-            effects.undoes = rolls_back(end);
-            effects.ends = rolls_back(end)
-                || matches!(
-                    end.kind(),
-                    TransactionStmtKind::TransStmtCommit | TransactionStmtKind::TransStmtPrepare
-                );
+            // Whether a prepared transaction is committed is decided by another statement.
+            let is_prepared = end.kind() == TransactionStmtKind::TransStmtPrepare;
+            effects.undoes = rolls_back(end) || is_prepared;
+            effects.begins = matches!(
+                end.kind(),
+                TransactionStmtKind::TransStmtBegin | TransactionStmtKind::TransStmtStart
+            );
+            effects.ends = matches!(
+                end.kind(),
+                TransactionStmtKind::TransStmtCommit
+                    | TransactionStmtKind::TransStmtPrepare
+                    | TransactionStmtKind::TransStmtRollback
+            ) && !end.chain;
         }
         Some(
             NodeEnum::FetchStmt(_)
@@ -423,7 +430,7 @@ fn body_has_constant(options: &[Node]) -> bool {
 
 /// Returns whether a text, read as SQL's tokens, has a constant. A text that cannot be read counts
 /// as having one.
-fn text_has_constant(text: &str) -> bool {
+pub(crate) fn text_has_constant(text: &str) -> bool {
     use pg_query::protobuf::Token;
     let Ok(scanned) = pg_query::scan(text) else {
         return true;

@@ -94,3 +94,35 @@ fn what_has_failed_defines_nothing() {
     wire.server.expect(b'Q');
     wire.completes();
 }
+
+/// Migrations and restores go on in the transaction of their definitions.
+#[test]
+fn what_is_being_changed_is_not_plain() {
+    for (name, sql, insert) in [
+        ("alter", "ALTER TABLE p ADD COLUMN more int", INSERT),
+        ("create", CREATE, STAFF),
+    ] {
+        let mut wire = Wire::start(&format!("under-way-{name}"));
+        for sql in ["BEGIN", sql] {
+            wire.query(sql);
+            wire.server.send(b'C', b"DONE\0");
+            wire.server.send(b'Z', b"T");
+            wire.client.expect(b'C');
+            wire.client.expect(b'Z');
+        }
+        is_refused(&mut wire, insert);
+    }
+}
+
+/// An error that comes after a definition says nothing of it.
+#[test]
+fn what_fails_later_undoes_no_definition() {
+    let mut wire = Wire::start("later");
+    wire.query(CREATE);
+    wire.completes();
+    // A function of PostgreSQL's own, without arguments.
+    wire.client.send(b'F', &[0, 0, 0, 89, 0, 0, 0, 0, 0, 0]);
+    wire.server.expect(b'F');
+    wire.fails();
+    is_refused(&mut wire, STAFF);
+}
