@@ -55,15 +55,16 @@ impl Zone {
     /// than before; the fault of the checkpoint.
     ///
     /// The end of the log of the generation before may be lost, with records that rings had
-    /// confirmed: chains name them, and they may be the only ones that have an opening or a
-    /// binding. After a checkpoint no record of this generation needs them (L2).
+    /// confirmed: chains name them, and they may be the only ones that have an opening. After the
+    /// checkpoint this store needs none of them. Replicas and older copies do not have it, so the
+    /// records of this generation name none from before it, and repeat the openings (L2).
     pub(super) fn set_server_generation(&mut self, descriptor: &Descriptor) -> Result<u64, Fault> {
         let (generation, store) = (Some(descriptor.a), &mut self.sources.store);
         check_timeline(store, descriptor.n)?;
         // Recovery ends with a checkpoint, after which rings begin new chains.
         if self.server_generation != generation && !store.is_recovering() {
             store.set_host_timeline(descriptor.n);
-            let done = store.checkpoint(store.position());
+            let done = store.begin_server_generation();
             done.map_err(|error| store.report(error))?;
         }
         self.server_generation = generation;

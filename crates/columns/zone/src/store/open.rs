@@ -259,8 +259,8 @@ impl Store {
             Err(error) => return Some(Err(crypto_error(error))),
         };
         let mut partition = Partition::new(relation, entry.stamp, entry.first_extent, 0, key);
-        // Records need not repeat what is in the manifest.
-        partition.announced = true;
+        // The log may have lost the record that says so: a manifest does not wait for the log.
+        // Until the host has confirmed one, records repeat it for those who have the log alone.
         partition.durable = true;
         rest = partition.load_column_keys(entry.column_keys, rest)?;
         let mut last = None;

@@ -39,7 +39,8 @@ pub(super) struct Partition {
     pub(super) marks: Option<Marks>,
     /// The last sweep that went through all of it.
     pub(super) swept: u64,
-    /// Whether the record with the partition's relation is in the host's log, as the host says.
+    /// Whether a record with the partition's relation was inserted into the host's log since the
+    /// host's shared memory was made and this process began, as the host says.
     pub(super) announced: bool,
     /// Whether a manifest has the partition's relation.
     pub(super) durable: bool,

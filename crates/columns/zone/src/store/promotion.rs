@@ -8,6 +8,7 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
 use strongroom_format::columns::redo::{Entry, PartitionChange};
 use strongroom_format::columns::{Fid, Kind};
+use strongroom_keyring::Error;
 
 use super::block_address::BlockAddress;
 use super::memory::Buffer;
@@ -86,6 +87,23 @@ impl Store {
         for (column, bits) in freed {
             self.reuse_slot(column, bits);
         }
+    }
+
+    /// Notes that the host's shared memory was made anew. The end of its log, which was in the
+    /// memory before, may be lost, with records that rings have confirmed, while this store has
+    /// what they say. Makes a checkpoint at the position of the last one, so that this store needs
+    /// none of them. A replica, or an older copy of this store, has no such checkpoint: for it the
+    /// chains of records begin anew, and the openings of all partitions are said again (L2).
+    ///
+    /// # Errors
+    /// Those of [`Store::checkpoint`]; nothing begins anew then.
+    pub fn begin_server_generation(&mut self) -> Result<(), Error> {
+        self.checkpoint_in_place()?;
+        self.redo.begin_links_anew();
+        for partition in self.partitions.iter_mut() {
+            partition.announced = false;
+        }
+        Ok(())
     }
 
     /// Lets the slot of the identifier `bits` be given out again for the column, if its partition

@@ -1,8 +1,9 @@
 //! Redo records on their way out: the entries of each ring are collected and sealed, and the host
 //! puts the records into its log.
 //!
-//! Invariants: L2 (a record names the record that the ring's host inserted before it), L3 (its
-//! nonce is random and of its content, its key serves few records). Whatever frees a slot or a
+//! Invariants: L2 (a record names the record that the ring's host inserted before it, since its
+//! shared memory was made), L3 (its nonce is random and of its content, its key serves few
+//! records). Whatever frees a slot or a
 //! number for another value waits until its record is in the host's log. Must not: keep an entry in
 //! clear outside locked memory.
 
@@ -39,6 +40,9 @@ pub(super) struct RedoLog {
     nonces: Nonces,
     /// Number of the last record.
     last_number: u64,
+    /// Number of the last record that was sealed before the host's shared memory was made anew. The
+    /// host's log may have lost this record and every earlier one.
+    last_of_earlier_memory: u64,
     rings: BTreeMap<u32, Ring>,
 }
 
@@ -51,6 +55,9 @@ struct Ring {
     issued: VecDeque<Issued>,
     /// Number and tag of the last record that the host has inserted.
     inserted: (u64, [u8; 16]),
+    /// Number and tag of the record that the next one names: the last one that was inserted since
+    /// the host's shared memory was made; zero if there is none.
+    previous: (u64, [u8; 16]),
     attached: bool,
 }
 
@@ -93,6 +100,7 @@ impl RedoLog {
             key: (0, keys.redo_key(incarnation, 0)?),
             nonces: keys.redo_nonces(incarnation)?,
             last_number: 0,
+            last_of_earlier_memory: 0,
             rings: BTreeMap::new(),
         })
     }
@@ -117,6 +125,7 @@ impl RedoLog {
             follow_up: FollowUp::default(),
             issued: VecDeque::new(),
             inserted: (0, [0; 16]),
+            previous: (0, [0; 16]),
             attached: true,
         };
         self.rings.insert(number, ring);
@@ -222,10 +231,10 @@ impl RedoLog {
         }
     }
 
-    /// Seals the ring's next record, which names the last one that the host has confirmed, and
-    /// returns it. `None` if it has no entries. Keeps its number and follow-up actions until the
-    /// host confirms it. `Fault::BadRequest` for a ring that is not attached; `Fault::OutOfMemory`
-    /// if there is no memory, key or nonce for it.
+    /// Seals the ring's next record, which names the last one that the host has confirmed since its
+    /// shared memory was made, and returns it. `None` if it has no entries. Keeps its number and
+    /// follow-up actions until the host confirms it. `Fault::BadRequest` for a ring that is not
+    /// attached; `Fault::OutOfMemory` if there is no memory, key or nonce for it.
     pub(super) fn seal(&mut self, keys: &Keys, ring: u32) -> Result<Option<Record>, Failure> {
         let found = self.rings.get_mut(&ring).filter(|found| found.attached);
         let state = found.ok_or(Fault::BadRequest)?;
@@ -234,8 +243,8 @@ impl RedoLog {
         }
         let link = Link {
             ring,
-            previous: state.inserted.0,
-            previous_tag: state.inserted.1,
+            previous: state.previous.0,
+            previous_tag: state.previous.1,
         };
         let body = state.pending.as_mut_slice();
         let (head_of_body, _) = body
@@ -293,9 +302,26 @@ impl RedoLog {
                 .pop_front()
                 .filter(|issued| issued.number == number);
         }
-        let issued = done?;
+        let mut issued = done?;
         state.inserted = (issued.number, issued.tag);
+        if issued.number > self.last_of_earlier_memory {
+            state.previous = state.inserted;
+        } else {
+            // Its backend has ended with its server, and the log may have lost the record.
+            issued.follow_up.opened.clear();
+        }
         Some(issued.follow_up)
+    }
+
+    /// Begins the links of all rings anew: the next record of each ring names none before it. The
+    /// ends of the chains stay what they are, for manifests. To be called when the host's shared
+    /// memory was made anew, after a checkpoint: the log may have lost records that were confirmed,
+    /// and a reader of the log that has no manifest of this store would miss them (L2).
+    pub(super) fn begin_links_anew(&mut self) {
+        self.last_of_earlier_memory = self.last_number;
+        for ring in self.rings.values_mut() {
+            ring.previous = (0, [0; 16]);
+        }
     }
 
     /// The last record of each ring of this incarnation that has one, for a manifest: the last that

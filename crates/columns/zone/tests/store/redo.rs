@@ -394,6 +394,77 @@ fn a_log_whose_end_was_lost_is_replayed_behind_a_checkpoint() {
     }
 }
 
+/// A crash of the host's server takes the end of the log, and the zone lives on. A replica and an
+/// older copy of the store have no checkpoint that has what was lost: what follows is sound for
+/// them, too, and for those that have got what the log has lost.
+#[test]
+fn a_log_whose_end_was_lost_is_followed_by_those_who_never_got_it() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let before = disk.state();
+    let (ring, other) = (store.attach(), store.attach());
+    let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+    let (first, lost) = promoted(&mut store, ring, partition, 1);
+    store.confirm_inserted(ring, lost.number);
+    let late = promoted(&mut store, other, partition, 2).1;
+    store.checkpoint(0).unwrap();
+    store.begin_server_generation().unwrap();
+    // What a ring of the memory before still says, does not count for records of this one.
+    store.confirm_inserted(other, late.number);
+    for ended in [ring, other] {
+        store.detach(ended);
+    }
+    let rings = [store.attach(), store.attach()];
+    let (mut fids, mut records) = (Vec::new(), Vec::new());
+    for n in 0..4 {
+        let ring = rings[usize::try_from(n % 2).unwrap()];
+        let (fid, record) = promoted(&mut store, ring, partition, 10 + n);
+        store.confirm_inserted(ring, record.number);
+        fids.push(fid);
+        records.push(record);
+    }
+    let kept: Vec<&[u8]> = records.iter().map(|record| &record.bytes[..]).collect();
+    let all = [&[&lost.bytes[..]], &kept[..]].concat();
+    for (state, log) in [(&before, &kept), (&before, &all), (&disk.state(), &kept)] {
+        let mut found = replayed(&safe, state, log).unwrap();
+        for (n, fid) in (10..).zip(&fids) {
+            assert_eq!(known(found.get(*fid).unwrap()), Known::Word(n));
+        }
+        let has_first = found.get(first).is_ok();
+        assert_eq!(has_first, log.len() == 5 || state.anchor > before.anchor);
+    }
+    // Within one life of the server's memory no record is missed unnoticed.
+    for state in [&before, &disk.state()] {
+        for without in [0, 1] {
+            let mut some = kept.clone();
+            some.remove(without);
+            let gap = replayed(&safe, state, &some).err();
+            assert_eq!(gap, Some(Fault::LogGap), "without {without}");
+        }
+    }
+}
+
+/// The machine fails: the log loses its end, although a manifest has what that said. The zone that
+/// is started anew says the opening again, for those who have the log alone.
+#[test]
+fn an_opening_that_only_a_manifest_has_is_said_again_after_a_start() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let before = disk.state();
+    let ring = store.attach();
+    let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+    let (_, lost) = promoted(&mut store, ring, partition, 1);
+    store.confirm_inserted(ring, lost.number);
+    store.checkpoint(0).unwrap();
+    drop(store);
+    let mut store = safe.open(&disk, 1 << 30).unwrap();
+    store.finish_recovery(0).unwrap();
+    let ring = store.attach();
+    let (fid, kept) = promoted(&mut store, ring, partition, 2);
+    let mut replica = replayed(&safe, &before, &[&kept.bytes]).unwrap();
+    assert_eq!(known(replica.get(fid).unwrap()), Known::Word(2));
+}
+
 /// A backend says that a record is in its log only after it has put it there, and a checkpoint can
 /// come in between. The next record names the one before, which is not replayed any more.
 #[test]
