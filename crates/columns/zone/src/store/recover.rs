@@ -175,8 +175,9 @@ impl Store {
 
     /// Opens a record into `body` and applies its entries. SR-8016 if it is damaged, SR-3002 if it
     /// is of a later version, SR-8030 if it is of an earlier one than the log can have, SR-8012 if
-    /// one before it is missing; those of applying. A record that this process has sealed itself
-    /// changes nothing.
+    /// one before it is missing; those of applying. The chain goes on only from a record that was
+    /// applied whole, so a refused one is missed until it was given again. A record that this
+    /// process has sealed itself changes nothing.
     fn replay_into(
         &mut self,
         record: &[u8],
@@ -216,7 +217,7 @@ impl Store {
         if head.incarnation == self.redo.incarnation() {
             return Ok(());
         }
-        if !self.replay.follow(&head, &link) {
+        if !self.replay.is_sound(&head, &link) {
             let what = format!(
                 "at position {position}, before record {} of ring {}",
                 head.number, link.ring
@@ -229,6 +230,7 @@ impl Store {
             self.apply(&entry, position, &mut made_for)?;
             rest = tail;
         }
+        self.replay.follow(&head, &link);
         Ok(())
     }
 

@@ -74,21 +74,24 @@ impl Replay {
         self.chains.insert((chain.incarnation, chain.ring), end);
     }
 
-    /// Moves the end of the record's chain to this record, unless it is further already. False if a
-    /// record before it is missing.
-    pub(super) fn follow(&mut self, head: &RedoHead, link: &Link) -> bool {
-        let end = self
-            .chains
-            .entry((head.incarnation, link.ring))
-            .or_insert((0, [0; 16]));
-        let (number, tag) = *end;
+    /// Whether the record's chain has the record that the link names. False if one is missing.
+    pub(super) fn is_sound(&self, head: &RedoHead, link: &Link) -> bool {
+        let end = self.chains.get(&(head.incarnation, link.ring));
+        let (number, tag) = end.copied().unwrap_or_default();
         // The link names an earlier record when the record before was inserted but its host ended
-        // before it could say so, or when the checkpoint is further than the log.
-        let sound = link.previous < number || (link.previous == number && link.previous_tag == tag);
-        if sound && head.number > number {
+        // before it could say so, when the host's shared memory was made anew, or when the
+        // checkpoint is further than the log.
+        link.previous < number || (link.previous == number && link.previous_tag == tag)
+    }
+
+    /// Moves the end of the record's chain to this record, unless it is further already. To be
+    /// called when all of the record was applied: one that was refused must be missed.
+    pub(super) fn follow(&mut self, head: &RedoHead, link: &Link) {
+        let chain = self.chains.entry((head.incarnation, link.ring));
+        let end = chain.or_insert((0, [0; 16]));
+        if head.number > end.0 {
             *end = (head.number, head.tag);
         }
-        sound
     }
 
     /// The key of a run of an incarnation's records, derived if it is not among the last 16.

@@ -182,3 +182,24 @@ fn a_number_that_is_given_out_again_is_replayed() {
         assert_eq!(store.get(gone).err(), Some(Fault::StaleFid));
     }
 }
+
+/// What follows a refused record in its chain is refused, too, until the record itself is accepted.
+#[test]
+fn a_refused_record_is_not_passed_over() {
+    let safe = Safe::new();
+    let state = with_both_keys(&safe);
+    let mut store = started(&safe, &Disk::of(state.clone()));
+    let table = store.open_partition(None, relation(1)).unwrap();
+    let (_, first) = promoted(&mut store, table, (COLUMN, to(HOST)), 1);
+    let mut store = started(&safe, &Disk::of(state.clone()));
+    assert_eq!(store.open_partition(None, relation(1)), Ok(table));
+    let (_, refused) = promoted(&mut store, table, (COLUMN, to(OWNER)), 42);
+    // The next record of the same ring has only a value of a column that nobody has bound yet.
+    store.detach(1);
+    let (next, harmless) = promoted(&mut store, table, (3, to(OWNER)), 43);
+    let records = [&first, &refused, &harmless, &refused];
+    let (mut store, answers) = shown(&safe, &Disk::of(state), &records);
+    let other = Err(Fault::OtherHistory);
+    assert_eq!(answers, [Ok(()), other, Err(Fault::LogGap), other]);
+    assert!(store.get(next).is_err());
+}
