@@ -17,7 +17,7 @@ use strongroom_format::code;
 use strongroom_format::columns::Lineage;
 use strongroom_format::columns::channel::{PROOF_LABEL, PROOFS_MAX};
 use strongroom_format::columns::manifest::{ColumnKeyEntry, KeptKey};
-use strongroom_format::columns::redo::{COLUMNS_MAX, ColumnBinding, Entry};
+use strongroom_format::columns::redo::{COLUMNS_MAX, ColumnBinding};
 use strongroom_keyring::Error;
 use zeroize::Zeroizing;
 
@@ -244,19 +244,14 @@ impl Store {
         let Some((key_id, lineage)) = bound.map(|key| (key.id, key.lineage)) else {
             return Ok(());
         };
-        if self.redo.note_binding(ring, partition, column) {
-            return Ok(());
-        }
-        self.redo.append(
-            ring,
-            &Entry::Bound(ColumnBinding {
-                partition,
-                column,
-                first_extent,
-                key_id,
-                lineage,
-            }),
-        )
+        let binding = ColumnBinding {
+            partition,
+            column,
+            first_extent,
+            key_id,
+            lineage,
+        };
+        self.redo.append_binding(ring, binding)
     }
 
     /// Applies a binding that a redo record at `position` has. One of an unknown or earlier

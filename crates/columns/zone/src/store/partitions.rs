@@ -57,8 +57,7 @@ impl Store {
         };
         self.make_partition(change)?;
         if let Some(ring) = ring {
-            self.redo.append(ring, &Entry::Opened(change))?;
-            self.redo.note_opening(ring, number);
+            self.redo.append_opening(ring, change)?;
         }
         Ok(number)
     }
@@ -127,10 +126,30 @@ impl Store {
             stamp: self.partitions.stamp + 1,
         };
         if let Some(ring) = ring {
+            self.log_opening(ring, number)?;
             self.redo.append(ring, &Entry::Rehomed(change))?;
         }
         self.partitions.reassign(change);
         Ok(())
+    }
+
+    /// Adds the opening of a partition to the ring's next record, unless it is known to be in the
+    /// log: another ring's record may get there before that of the ring that opened it.
+    /// `Fault::PartitionUnknown` if there is no such partition; `Fault::BadRequest` if the record
+    /// is full or the ring unknown; `Fault::OutOfMemory` if no memory is left.
+    pub(super) fn log_opening(&mut self, ring: u32, number: u16) -> Result<(), Fault> {
+        let partition = self.partitions.get(number);
+        let partition = partition.ok_or(Fault::PartitionUnknown)?;
+        if partition.announced && partition.durable {
+            return Ok(());
+        }
+        let opening = PartitionChange {
+            partition: number,
+            relation: partition.relation,
+            first_extent: partition.first_extent,
+            stamp: partition.stamp,
+        };
+        self.redo.append_opening(ring, opening)
     }
 
     /// Makes an empty partition as `change` says, under a new random key. Adds nothing to a redo

@@ -6,7 +6,7 @@
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
-use strongroom_format::columns::redo::{Entry, PartitionChange};
+use strongroom_format::columns::redo::Entry;
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_keyring::Error;
 
@@ -74,8 +74,10 @@ impl Store {
         else {
             return;
         };
-        for number in opened {
-            if let Some(partition) = self.partitions.get_mut(number) {
+        for (number, stamp) in opened {
+            // A partition that was given to another relation since is not known as that one's.
+            let found = self.partitions.get_mut(number);
+            if let Some(partition) = found.filter(|found| found.stamp == stamp) {
                 partition.announced = true;
             }
         }
@@ -240,21 +242,7 @@ impl Store {
         value: Value<'_>,
     ) -> Result<(), Fault> {
         let number = fid.partition();
-        let partition = self.partitions.get(number);
-        let partition = partition.ok_or(Fault::PartitionUnknown)?;
-        // Another ring's record may get into the log before that of the ring that opened the
-        // partition.
-        let known = partition.announced && partition.durable;
-        if !known && !self.redo.has_opening(ring, number)? {
-            let change = PartitionChange {
-                partition: number,
-                relation: partition.relation,
-                first_extent: partition.first_extent,
-                stamp: partition.stamp,
-            };
-            self.redo.append(ring, &Entry::Opened(change))?;
-            self.redo.note_opening(ring, number);
-        }
+        self.log_opening(ring, number)?;
         self.log_binding(ring, number, column)?;
         let entry = match value {
             Value::Word(word) => Entry::Word {

@@ -4,6 +4,8 @@
 //! that is older than what the store has changes nothing, so replay may begin anywhere before the
 //! end of the last checkpoint, and be repeated). Must not: give out a FID.
 
+use std::cmp::Ordering;
+
 use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Value;
 use strongroom_format::code;
@@ -287,13 +289,29 @@ impl Store {
                 made_for.note(binding);
                 self.apply_bound(binding, position)
             }
-            Entry::Rehomed(change) => {
-                if self.partitions.is_newer(change) {
-                    self.partitions.reassign(*change);
-                }
-                Ok(())
-            }
+            Entry::Rehomed(change) => self.apply_rehomed(*change, position),
         }
+    }
+
+    /// Gives a partition to another relation, unless a later change of it is known. Nothing if the
+    /// change is of an earlier partition of the number, or there is none. SR-8012 if it is of a
+    /// later one, whose opening is missing.
+    fn apply_rehomed(&mut self, change: PartitionChange, position: u64) -> Result<(), Error> {
+        // Only a partition that is there has a first extent to compare with: that of a number that
+        // was dropped rises with each start of a zone that follows.
+        let known = self.partitions.get(change.partition);
+        let order = known.map(|known| change.first_extent.cmp(&known.first_extent));
+        if order == Some(Ordering::Greater) {
+            let number = change.partition;
+            let what = format!("at position {position}: partition {number} was not opened");
+            return Err(Error::new(&code::LOG_GAP, what));
+        }
+        // Later changes have higher stamps than this one, whether or not it means anything here.
+        self.partitions.stamp = self.partitions.stamp.max(change.stamp);
+        if order == Some(Ordering::Equal) && self.partitions.is_newer(&change) {
+            self.partitions.reassign(change);
+        }
+        Ok(())
     }
 
     /// Makes a partition, or gives it to another relation, unless a later change of it is known.

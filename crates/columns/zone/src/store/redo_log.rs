@@ -15,7 +15,8 @@ use strongroom_crypto::{CryptoError, GcmKey, random16};
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::manifest::ChainEntry;
 use strongroom_format::columns::redo::{
-    Entry, Link, REDO_MAX, REDO_VERSION, RedoHead, redo_layout, redo_link_layout,
+    ColumnBinding, Entry, Link, PartitionChange, REDO_MAX, REDO_VERSION, RedoHead, redo_layout,
+    redo_link_layout,
 };
 
 use super::faults::{Failure, crypto_error};
@@ -49,8 +50,8 @@ pub(super) struct RedoLog {
 struct Ring {
     /// The sealed part of the next record, in clear; empty when there are no entries.
     pending: Buffer,
-    /// Partitions and columns whose binding is in the next record.
-    bound: Vec<(u16, u16)>,
+    /// The bindings that are in the next record.
+    bound: Vec<ColumnBinding>,
     follow_up: FollowUp,
     issued: VecDeque<Issued>,
     /// Number and tag of the last record that the host has inserted.
@@ -59,6 +60,15 @@ struct Ring {
     /// the host's shared memory was made; zero if there is none.
     previous: (u64, [u8; 16]),
     attached: bool,
+}
+
+impl Ring {
+    /// Forgets the entries of the next record, and all notes of them.
+    fn forget_next(&mut self) {
+        self.pending.clear();
+        self.bound.clear();
+        self.follow_up = FollowUp::default();
+    }
 }
 
 /// A record that was sealed, and may or may not get into the log.
@@ -73,8 +83,8 @@ struct Issued {
 pub(super) struct FollowUp {
     /// Slots to give out again: column and FID bits with the next generation.
     pub(super) freed: Vec<(u16, u64)>,
-    /// Partitions whose opening is in the record.
-    pub(super) opened: Vec<u16>,
+    /// Partitions whose opening is in the record, with the stamp that it has there.
+    pub(super) opened: Vec<(u16, u64)>,
     /// Partitions whose drop is in the record.
     pub(super) dropped: Vec<u16>,
 }
@@ -136,9 +146,7 @@ impl RedoLog {
     pub(super) fn detach(&mut self, ring: u32) {
         if let Some(state) = self.rings.get_mut(&ring) {
             state.attached = false;
-            state.pending.clear();
-            state.bound.clear();
-            state.follow_up = FollowUp::default();
+            state.forget_next();
             state.issued.clear();
         }
     }
@@ -168,31 +176,50 @@ impl RedoLog {
         })
     }
 
-    /// Notes that the ring's next record has the opening of a partition.
-    pub(super) fn note_opening(&mut self, ring: u32, partition: u16) {
-        if let Some(ring) = self.rings.get_mut(&ring) {
-            ring.follow_up.opened.push(partition);
+    /// Adds the opening of a partition to the ring's next record, or a later change of its relation
+    /// as one, and notes it for the host's confirmation. Nothing if the record has it already.
+    /// Fails as [`Self::append`].
+    pub(super) fn append_opening(
+        &mut self,
+        ring: u32,
+        opening: PartitionChange,
+    ) -> Result<(), Fault> {
+        let note = (opening.partition, opening.stamp);
+        let found = self.rings.get(&ring);
+        if found.is_some_and(|found| found.follow_up.opened.contains(&note)) {
+            return Ok(());
         }
+        self.append(ring, &Entry::Opened(opening))?;
+        if let Some(found) = self.rings.get_mut(&ring) {
+            found.follow_up.opened.push(note);
+        }
+        Ok(())
     }
 
-    /// Whether the ring's next record has the opening of a partition. `Fault::BadRequest` for an
-    /// unknown ring.
-    pub(super) fn has_opening(&self, ring: u32, partition: u16) -> Result<bool, Fault> {
-        let ring = self.rings.get(&ring).ok_or(Fault::BadRequest)?;
-        Ok(ring.follow_up.opened.contains(&partition))
-    }
-
-    /// Notes that the ring's next record has the binding of a column. Returns whether it was noted
-    /// before; true also for an unknown ring.
-    pub(super) fn note_binding(&mut self, ring: u32, partition: u16, column: u16) -> bool {
-        let Some(ring) = self.rings.get_mut(&ring) else {
-            return true;
-        };
-        let known = ring.bound.contains(&(partition, column));
-        if !known {
-            ring.bound.push((partition, column));
+    /// Adds the binding of a column to the ring's next record. Nothing if the record has just this
+    /// one already: one of another partition of that number, or of another key, is another one.
+    /// Fails as [`Self::append`].
+    pub(super) fn append_binding(
+        &mut self,
+        ring: u32,
+        binding: ColumnBinding,
+    ) -> Result<(), Fault> {
+        let found = self.rings.get(&ring);
+        // The column's last one is what its next values are of.
+        let last = found.and_then(|found| {
+            let of_column = |one: &&ColumnBinding| {
+                (one.partition, one.column) == (binding.partition, binding.column)
+            };
+            found.bound.iter().rev().find(of_column)
+        });
+        if last == Some(&binding) {
+            return Ok(());
         }
-        known
+        self.append(ring, &Entry::Bound(binding))?;
+        if let Some(found) = self.rings.get_mut(&ring) {
+            found.bound.push(binding);
+        }
+        Ok(())
     }
 
     /// Notes that the ring's next record has the drop of a partition.
@@ -267,8 +294,15 @@ impl RedoLog {
         // Raised before it is used: no two records have one number, whatever fails below (L2).
         self.last_number = number;
         let bound = head.associated_data(keys.object_id(), keys.epoch());
-        let sealed = self.key.1.seal(&head.nonce, &bound, body);
-        head.tag = sealed.map_err(crypto_error)?;
+        head.tag = match self.key.1.seal(&head.nonce, &bound, body) {
+            Ok(tag) => tag,
+            Err(error) => {
+                // What is left in the buffer may be half sealed: the entries are lost, and nothing
+                // may count on them. Later records say again what they need.
+                state.forget_next();
+                return Err(crypto_error(error).into());
+            }
+        };
         let mut bytes = Vec::with_capacity(redo_layout::SIZE + body.len());
         bytes.extend_from_slice(&head.to_bytes());
         bytes.extend_from_slice(body);

@@ -203,3 +203,95 @@ fn a_refused_record_is_not_passed_over() {
     assert_eq!(answers, [Ok(()), other, Err(Fault::LogGap), other]);
     assert!(store.get(next).is_err());
 }
+
+/// A start of the zone on this disk opens a partition for relation 1, and gives it to relation 60
+/// in a record of its own.
+fn rehomed(safe: &Safe, disk: &Disk) -> (u16, Record, Record) {
+    let mut store = started(safe, disk);
+    let ring = store.attach();
+    let table = store.open_partition(Some(ring), relation(1)).unwrap();
+    let opened = store.flush_log(ring).unwrap().unwrap();
+    store.confirm_inserted(ring, opened.number);
+    store.checkpoint(1).unwrap();
+    let other = store.attach();
+    // What comes between makes the stamp of the move the highest one of all.
+    for n in 70..75 {
+        store.open_partition(None, relation(n)).unwrap();
+    }
+    let moved = store.reassign_partition(Some(other), table, relation(60));
+    moved.unwrap();
+    let moved = store.flush_log(other).unwrap().unwrap();
+    (table, opened, moved)
+}
+
+#[test]
+fn a_partition_of_another_first_extent_is_not_given_to_another_relation() {
+    let safe = Safe::new();
+    let disk = Disk::of(with_both_keys(&safe));
+    let low = rehomed(&safe, &Disk::of(disk.state()));
+    drop(started(&safe, &disk));
+    let high = rehomed(&safe, &Disk::of(disk.state()));
+    let table = low.0;
+    assert_eq!(table, high.0, "one number, two partitions");
+    let state = disk.state();
+    for (records, answer, of) in [
+        ([&high.1, &high.2], Ok(()), 60),
+        ([&low.1, &low.2], Ok(()), 60),
+        ([&high.1, &low.2], Ok(()), 1),
+        ([&low.1, &high.2], Err(Fault::LogGap), 1),
+    ] {
+        let (store, answers) = shown(&safe, &Disk::of(state.clone()), &records);
+        assert_eq!(answers, [Ok(()), answer]);
+        assert_eq!(store.partition_of(relation(of)), Some(table));
+    }
+}
+
+/// The record that gives a partition to another relation reaches the log before the one of the ring
+/// that opened it; and the host confirms that one only afterwards.
+#[test]
+fn a_record_that_moves_a_partition_brings_its_opening() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let before = disk.state();
+    let (ring, other) = (store.attach(), store.attach());
+    let table = store.open_partition(Some(ring), relation(1)).unwrap();
+    let opened = store.flush_log(ring).unwrap().unwrap();
+    let to_60 = store.reassign_partition(Some(other), table, relation(60));
+    to_60.unwrap();
+    let moved = store.flush_log(other).unwrap().unwrap();
+    store.checkpoint(0).unwrap();
+    store.confirm_inserted(ring, opened.number);
+    // This ring's record is not inserted; its next one says the opening again.
+    let (_, value) = promoted(&mut store, table, (COLUMN, to(OWNER)), 1);
+    for records in [[&moved, &opened], [&opened, &value]] {
+        let (store, answers) = shown(&safe, &Disk::of(before.clone()), &records);
+        assert_eq!(answers, [Ok(()), Ok(())]);
+        assert_eq!(store.partition_of(relation(60)), Some(table));
+    }
+}
+
+/// A number is dropped and given out again while a ring's record is being collected.
+#[test]
+fn a_record_says_the_binding_of_each_partition_of_a_number() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let before = disk.state();
+    let ring = store.attach();
+    let table = store.open_partition(Some(ring), relation(1)).unwrap();
+    let put = |store: &mut Store, n| {
+        store.bind(table, COLUMN, to(OWNER), &key(OWNER)).unwrap();
+        let put = store.put(Some(ring), table, COLUMN, Kind::Int8, Value::Word(n));
+        put.unwrap()
+    };
+    let gone = put(&mut store, 1);
+    let others = (100..).map_while(|n| store.open_partition(None, relation(n)).ok());
+    assert!(others.count() > 32_000);
+    store.drop_partition(None, table).unwrap();
+    assert_eq!(store.open_partition(Some(ring), relation(3)), Ok(table));
+    let there = put(&mut store, 2);
+    let record = store.flush_log(ring).unwrap().unwrap();
+    let (mut store, answers) = shown(&safe, &Disk::of(before), &[&record]);
+    assert_eq!(answers, [Ok(())]);
+    assert_eq!(known(store.get(there).unwrap()), Known::Word(2));
+    assert_eq!(store.get(gone).err(), Some(Fault::StaleFid));
+}
