@@ -9,7 +9,7 @@
 //! memory.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, btree_map};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use strongroom_columns_ring::Fault;
 use strongroom_crypto::{MacKey, SecretKey, hkdf};
@@ -138,6 +138,19 @@ impl Store {
             && !partition.has_column(column)
         {
             partition.column_keys.remove(&column);
+        }
+    }
+
+    /// Removes the bindings of all columns that have no value and never had one. The last manifest
+    /// may have one that was taken back after it, or whose first value was lost, and nobody else
+    /// could bind the column then. To be called when the host's log was replayed to its end, which
+    /// could have brought the value, and before a checkpoint, which forgets the keys.
+    pub(super) fn unbind_empty_columns(&mut self) {
+        for partition in self.partitions.iter_mut() {
+            let extents = partition.extents.iter().flatten();
+            let columns: BTreeSet<u16> = extents.map(|extent| extent.column).collect();
+            let keys = &mut partition.column_keys;
+            keys.retain(|column, _| columns.contains(column));
         }
     }
 

@@ -104,7 +104,8 @@ impl Store {
 
     /// Ends recovery, or following: the host's log was replayed up to `position`, its end, and
     /// values may be used. The host vouches that no record of an earlier incarnation gets into its
-    /// log any more. Empties the quarantine, and makes a checkpoint.
+    /// log any more. Empties the quarantine, takes back the bindings of columns without values, and
+    /// makes a checkpoint.
     ///
     /// # Errors
     /// Those of [`Store::checkpoint`]; the store is recovering or following still.
@@ -125,6 +126,7 @@ impl Store {
         // The rings that swept have lost their marks too, and perhaps the record that took a value
         // out again: two sweeps begin anew (L7).
         self.reclamation.clear_quarantine();
+        self.unbind_empty_columns();
         let before = std::mem::replace(&mut self.replay.phase, Phase::Serving);
         let done = self.checkpoint(position);
         if done.is_err() {

@@ -107,6 +107,38 @@ fn a_binding_that_was_taken_back_makes_way_for_the_next_one_after_a_crash() {
     assert!(store.get(fids[0]).is_ok());
 }
 
+/// The checkpoint of a key's first binding has the column bound; the value that it was for is not
+/// stored, and the zone ends before another checkpoint. Nothing of that binding is left.
+#[test]
+fn a_binding_that_was_taken_back_does_not_outlive_a_crash() {
+    let (safe, disk) = (Safe::new(), Disk::default());
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    store.finish_recovery(1).unwrap();
+    let key = SecretKey::generate().unwrap();
+    let table = store.open_partition(None, relation(1)).unwrap();
+    store.bind(table, 3, to(8), &key).unwrap();
+    put(&mut store, table, 3);
+    store.bind(table, 2, to(9), &key).unwrap();
+    store.unbind(table, 2);
+    drop(store);
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    assert_eq!(store.binding(table, 2), Some(to(9)), "by the manifest");
+    store.follow(1).unwrap();
+    assert_eq!(store.binding(table, 2), Some(to(9)), "the log may say so");
+    store.finish_recovery(1).unwrap();
+    assert_eq!(store.binding(table, 2), None);
+    assert_eq!(store.binding(table, 3), Some(to(8)), "it has a value");
+    let ids: Vec<[u8; 16]> = store.kept_keys().map(|(id, _)| *id).collect();
+    assert_eq!(ids, [[8; 16]]);
+    store.bind(table, 2, to(5), &key).unwrap();
+}
+
+/// Stores a value, in no record.
+fn put(store: &mut Store, table: u16, column: u16) {
+    let put = store.put(None, table, column, Kind::Int8, Value::Word(1));
+    put.unwrap();
+}
+
 fn kept(store: &Store) -> Vec<([u8; 16], [u8; 32])> {
     let keys = store.kept_keys();
     keys.map(|(id, key)| (*id, *key.expose())).collect()
@@ -122,7 +154,6 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
         SecretKey::generate().unwrap(),
     );
     let table = store.open_partition(None, relation(1)).unwrap();
-    let before = disk.state();
     store.keep_key([9; 16], &key).unwrap();
     assert_eq!(kept(&store), [], "no column is bound to it");
     store.bind(table, 3, to(9), &key).unwrap();
@@ -131,6 +162,12 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
     let both = [([7; 16], *other.expose()), ([9; 16], *key.expose())];
     assert_eq!(kept(&store), both, "an id keeps the key it came with");
     // Nothing was said to the log, and no checkpoint was asked for.
+    let unasked = safe.open(&Disk::of(disk.state()), 1 << 20).unwrap();
+    assert_eq!(kept(&unasked), both);
+    for column in 3..=5 {
+        put(&mut store, table, column);
+    }
+    store.checkpoint(1).unwrap();
     drop(store);
     for secret in [key.expose(), other.expose()] {
         let state = disk.state();
@@ -169,10 +206,21 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
     // Also after the column has gone and before a checkpoint has noticed that.
     store.drop_partition(None, table).unwrap();
     assert_eq!(proofs(&store), again, "until a checkpoint");
-    drop(store);
+}
 
-    // The older store, without the keys, is refused; restored on purpose it gets the key again when
-    // a column needs it.
+/// The older store, without the keys, is refused; restored on purpose it gets the key again when a
+/// column needs it.
+#[test]
+fn a_store_from_before_a_key_was_kept_is_refused_and_can_be_restored() {
+    let (safe, disk) = (Safe::new(), Disk::default());
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    store.finish_recovery(1).unwrap();
+    let key = SecretKey::generate().unwrap();
+    let table = store.open_partition(None, relation(1)).unwrap();
+    let before = disk.state();
+    store.bind(table, 3, to(9), &key).unwrap();
+    store.checkpoint(2).unwrap();
+    drop(store);
     let older = Disk::of(State {
         anchor: disk.state().anchor,
         ..before

@@ -21,12 +21,16 @@ fn key(id: u8) -> SecretKey {
     SecretKey::take(&mut [id; 32]).unwrap()
 }
 
-/// A state of a store that keeps both keys: a column is bound to each.
+/// A state of a store that keeps both keys: a column with a value is bound to each.
 fn with_both_keys(safe: &Safe) -> State {
     let (disk, mut store) = fresh(safe);
     let table = store.open_partition(None, relation(50)).unwrap();
     store.bind(table, 1, to(HOST), &key(HOST)).unwrap();
     store.bind(table, 2, to(OWNER), &key(OWNER)).unwrap();
+    for column in [1, 2] {
+        let put = store.put(None, table, column, Kind::Int8, Value::Word(0));
+        put.unwrap();
+    }
     store.checkpoint(0).unwrap();
     disk.state()
 }
