@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use strongroom_columns_ring::op::{MORE, flag};
 use strongroom_columns_ring::{Broken, Descriptor, Fault, Host, Op};
+use strongroom_format::columns::Kind;
+use strongroom_format::columns::redo::RedoHead;
 
-use crate::{fault, go_on, with_zone};
+use crate::lineages::{lineage, ordered_partition};
+use crate::{A, ORDINARY, fault, go_on, promote, with_zone};
 
 fn say(host: &mut Host, op: Op, a: u64, b: u64, timeline: u32, flags: u16) -> Result<u64, Broken> {
     let descriptor = Descriptor {
@@ -95,5 +98,33 @@ fn only_the_log_s_reader_says_how_far_the_log_is() {
             assert!(position(&mut other).0 <= 40);
         }
         panic!("no ring takes the reader's place");
+    });
+}
+
+/// The server crashes and loses the end of its log: records say the opening of their partition
+/// again, for standbys that have never got it.
+#[test]
+fn records_say_openings_again_when_the_server_s_memory_was_made_anew() {
+    with_zone("generations", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        assert_eq!(say(&mut host, Op::ServerGeneration, 1, 0, 2, 0), Ok(0));
+        let table = ordered_partition(&mut host, 16_384);
+        let mut stored = |generation| {
+            let said = say(&mut host, Op::ServerGeneration, generation, 0, 2, 0);
+            assert_eq!(said, Ok(0));
+            let value = scene.int8_for(lineage(16_384), &mut host, A, 5);
+            let (_, record) = promote(&mut host, table, 1, Kind::Int8, &[value]).unwrap();
+            let inserted = Descriptor {
+                a: RedoHead::parse(&record).unwrap().number,
+                ..Descriptor::of(Op::Inserted)
+            };
+            host.post(inserted, go_on).unwrap();
+            record.len()
+        };
+        // The first value's binding has made a checkpoint, which has the opening.
+        let with_opening = stored(1);
+        assert_eq!(stored(1) + 28, with_opening);
+        assert_eq!(stored(2), with_opening);
+        assert_eq!(stored(2) + 28, with_opening);
     });
 }
