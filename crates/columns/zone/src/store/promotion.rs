@@ -55,7 +55,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Fault::BadRequest`] for a ring that is not attached; [`Fault::OutOfMemory`] if no memory
-    /// is left.
+    /// is left: then the next record has it all. If the cipher itself fails, no record has it.
     pub fn flush_log(&mut self, ring: u32) -> Result<Option<Record>, Fault> {
         self.redo
             .seal(&self.keys, ring)
@@ -133,7 +133,7 @@ impl Store {
     /// As [`Store::put`] and [`Store::get`], for example [`Fault::StaleFid`] for a value that no
     /// longer exists, [`Fault::Recovering`] while the host's log is replayed or followed;
     /// [`Fault::KindMismatch`] for a stored value of another kind; those of [`Store::flush_log`],
-    /// after which the values are there, for the next record.
+    /// after which the values are there, for the next record if that can have them.
     pub fn promote(
         &mut self,
         ring: u32,
