@@ -239,6 +239,39 @@ fn a_standby_reads_every_row_that_it_shows() {
     assert_eq!(copied, "220");
 }
 
+/// Records that only the primary's memory had are lost with it, although its zone has them.
+#[test]
+fn a_standby_follows_a_primary_that_has_lost_the_end_of_its_log() {
+    // Nothing but a commit writes the log.
+    let (owner, server, mut other, standby) = backed_up("wal_writer_delay = 10s");
+    standby_of(&server, &mut other, &standby, "");
+    for round in 1..=3 {
+        let mut open = owner.connect().expect("a connection");
+        let _lost = open
+            .query(&format!(
+                "begin; insert into t values ({}, 1, 'lost'); create table u (c enc_text) using strongroom; insert into u values ('lost')",
+                7000 + round
+            ))
+            .expect("rows are inserted");
+        server.kill();
+        server.start_again();
+        owner.wait_for(
+            &format!(
+                "insert into t values ({}, {round}, 'kept') on conflict (id) do nothing; select count(*) from t where b = 'kept'",
+                8000 + round
+            ),
+            &round.to_string(),
+        );
+    }
+    let _later =
+        owner.rows("create table u (c enc_text) using strongroom; insert into u values ('later')");
+    other.wait_for_log(
+        "select id, a from t where id between 7000 and 9000 order by id; select c from u",
+        "8001|1\n8002|2\n8003|3\nlater",
+        &standby,
+    );
+}
+
 /// Values that the primary has freed stay on the standby for as long as a snapshot sees their rows.
 #[test]
 fn a_snapshot_of_a_standby_keeps_its_values() {
