@@ -308,13 +308,17 @@ impl Upstream {
     /// succeeded: clients send the lines of one that has failed as statements. Fails with 42601 for
     /// one that cannot be parsed.
     fn check_is_no_data(&self, text: &str) -> Outcome {
-        let copies = text.to_ascii_lowercase().contains("stdin");
+        let lower = text.to_ascii_lowercase();
+        let copies = lower.contains("copy") && lower.contains("stdin");
         let mut state = self.session.lock();
         let is_doubted = state.copy_doubted;
         state.copy_doubted |= copies;
         drop(state);
-        if is_doubted && pg_query::parse(text, pg_query::ParserOptions::default()).is_err() {
-            return Err(Refusal::syntax("syntax error behind a COPY from the client").into());
+        if is_doubted
+            && let Err(pg_query::Error::Parse(message)) =
+                pg_query::parse(text, pg_query::ParserOptions::default())
+        {
+            return Err(Refusal::syntax(&message).into());
         }
         Ok(())
     }
