@@ -387,7 +387,8 @@ impl MainFile {
     fn write_page(&mut self, number: u64, data: &[u8]) -> SqliteResult<()> {
         let counted = self.contribution_before_write(number)?;
         let nonce = self.nonce_for(number)?;
-        self.count_seal(&nonce)?;
+        // For SQLite and for the digest, a page that could not be counted is one whose write failed.
+        let counted_seal = self.count_seal(&nonce);
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
         page.extend_from_slice(data);
@@ -395,7 +396,8 @@ impl MainFile {
             .require_header()?
             .current
             .seal(number, &nonce, &mut page)
-            .map_err(|error| report_error(&error));
+            .map_err(|error| report_error(&error))
+            .and(counted_seal);
         self.ahead.forget_page(number);
         if number > self.pages {
             // The mapping would not grow with the file.
