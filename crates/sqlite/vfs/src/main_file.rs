@@ -387,7 +387,7 @@ impl MainFile {
     fn write_page(&mut self, number: u64, data: &[u8]) -> SqliteResult<()> {
         let counted = self.contribution_before_write(number)?;
         let nonce = self.nonce_for(number)?;
-        // For SQLite and for the digest, a page that could not be counted is one whose write failed.
+        // A page that could not be counted is one whose write failed, for SQLite and the digest.
         let counted_seal = self.count_seal(&nonce);
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
