@@ -380,18 +380,16 @@ impl MainFile {
         Ok(())
     }
 
-    /// Seals a page under a fresh nonce and writes it. A page whose write failed counts as torn
-    /// until it is written again. Updates the count of seals and the digest, which may write an
-    /// anchor. Does not sync the page. SR-5001 if it cannot be sealed; otherwise fails as the file
-    /// below does.
+    /// Seals a page under a fresh nonce and writes it. A page whose write failed, or that could not
+    /// be counted, counts as torn until it is written again. Updates the count of seals and the
+    /// digest, which may write an anchor. Does not sync the page. SR-5001 if it cannot be sealed;
+    /// otherwise fails as the file below does.
     fn write_page(&mut self, number: u64, data: &[u8]) -> SqliteResult<()> {
         let counted = self.contribution_before_write(number)?;
         let nonce = self.nonce_for(number)?;
-        // A page that could not be counted is one whose write failed, for SQLite and the digest.
         let counted_seal = self.count_seal(&nonce);
         let mut page = std::mem::take(&mut self.scratch);
-        page.clear();
-        page.extend_from_slice(data);
+        data.clone_into(&mut page);
         let sealed = self
             .require_header()?
             .current
