@@ -22,7 +22,7 @@ use strongroom_keyring::Error;
 use zeroize::Zeroizing;
 
 use super::Store;
-use super::faults::crypto_error;
+use super::faults::{crypto_error, not_opened};
 use super::memory::{Buffer, NoMemory};
 use super::partition::{ColumnKey, Partition};
 use super::replay::Phase;
@@ -281,10 +281,7 @@ impl Store {
         };
         match binding.first_extent.cmp(&partition.first_extent) {
             Ordering::Less => Ok(()),
-            Ordering::Greater => {
-                let what = format!("at position {position}: partition {number} was not opened");
-                Err(Error::new(&code::LOG_GAP, what))
-            }
+            Ordering::Greater => Err(not_opened(number, position)),
             Ordering::Equal => {
                 let bound = ColumnKey {
                     id: binding.key_id,

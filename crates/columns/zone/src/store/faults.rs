@@ -58,3 +58,9 @@ pub(super) fn no_memory(_: NoMemory) -> Error {
 pub(super) fn crypto_error(error: CryptoError) -> Error {
     error.into()
 }
+
+/// SR-8012: the record that opened a partition is missing before the one at `position`.
+pub(super) fn not_opened(number: u16, position: u64) -> Error {
+    let what = format!("at position {position}: partition {number} was not opened");
+    Error::new(&code::LOG_GAP, what)
+}

@@ -14,6 +14,7 @@ use strongroom_format::columns::redo::{ColumnBinding, REDO_BOUND_SINCE};
 use strongroom_keyring::Error;
 
 use super::Store;
+use super::faults::not_opened;
 
 /// The bindings that a record has.
 pub(super) struct MadeFor {
@@ -51,10 +52,6 @@ impl Store {
         position: u64,
     ) -> Result<bool, Error> {
         let number = fid.partition();
-        let not_opened = || {
-            let what = format!("at position {position}: partition {number} was not opened");
-            Error::new(&code::LOG_GAP, what)
-        };
         let not_bound = || {
             let what = format!(
                 "at position {position}: column {column} of partition {number} was not bound"
@@ -64,7 +61,9 @@ impl Store {
         let Some(partition) = self.partitions.get(number) else {
             let dropped = self.partitions.dropped.get(&number);
             let before = dropped.is_some_and(|dropped| fid.extent() < dropped.next_extent);
-            return before.then_some(false).ok_or_else(not_opened);
+            return before
+                .then_some(false)
+                .ok_or_else(|| not_opened(number, position));
         };
         let Some(binding) = made_for.bindings.get(&(number, column)) else {
             if made_for.version >= REDO_BOUND_SINCE {
@@ -80,7 +79,7 @@ impl Store {
         };
         match binding.first_extent.cmp(&partition.first_extent) {
             Ordering::Less => Ok(false),
-            Ordering::Greater => Err(not_opened()),
+            Ordering::Greater => Err(not_opened(number, position)),
             Ordering::Equal => {
                 // A host that could leave out a binding could bind the column to a key of its own
                 // (S6).

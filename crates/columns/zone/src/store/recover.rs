@@ -18,7 +18,7 @@ use strongroom_keyring::Error;
 
 use super::Store;
 use super::block_address::BlockAddress;
-use super::faults::no_memory;
+use super::faults::{no_memory, not_opened};
 use super::made_for::MadeFor;
 use super::memory::Buffer;
 use super::partition::Extent;
@@ -304,9 +304,7 @@ impl Store {
         let known = self.partitions.get(change.partition);
         let order = known.map(|known| change.first_extent.cmp(&known.first_extent));
         if order == Some(Ordering::Greater) {
-            let number = change.partition;
-            let what = format!("at position {position}: partition {number} was not opened");
-            return Err(Error::new(&code::LOG_GAP, what));
+            return Err(not_opened(change.partition, position));
         }
         // Later changes have higher stamps than this one, whether or not it means anything here.
         self.partitions.stamp = self.partitions.stamp.max(change.stamp);

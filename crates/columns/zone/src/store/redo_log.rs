@@ -3,9 +3,8 @@
 //!
 //! Invariants: L2 (a record names the record that the ring's host inserted before it, since its
 //! shared memory was made), L3 (its nonce is random and of its content, its key serves few
-//! records). Whatever frees a slot or a
-//! number for another value waits until its record is in the host's log. Must not: keep an entry in
-//! clear outside locked memory.
+//! records). Whatever frees a slot or a number for another value waits until its record is in the
+//! host's log. Must not: keep an entry in clear outside locked memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
