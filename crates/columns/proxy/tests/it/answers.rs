@@ -82,9 +82,7 @@ fn rows_answer_nothing_but_an_execution() {
     // In answer to Bind, before the statement's own rows.
     let mut wire = Wire::start("rows-of-bind");
     executes(&mut wire);
-    wire.server.send(b'T', &described(&[("age", 23)]));
-    wire.row(&["4711"]);
-    ends_without(&mut wire, b"4711");
+    wire.hides_plain_age();
     // In answer to Sync, after them.
     let mut wire = Wire::start("rows-of-sync");
     executes(&mut wire);
@@ -94,9 +92,7 @@ fn rows_answer_nothing_but_an_execution() {
     ends_without(&mut wire, b"4711");
     // In answer to nothing.
     let mut wire = Wire::start("rows-of-nothing");
-    wire.server.send(b'T', &described(&[("age", 23)]));
-    wire.row(&["4711"]);
-    ends_without(&mut wire, b"4711");
+    wire.hides_plain_age();
 }
 
 /// Clients begin a new result where a description comes: the rows would have other names for them
@@ -149,9 +145,7 @@ fn a_fetch_that_is_not_read_is_bound_to_its_cursor() {
         .send(b'S', b"standard_conforming_strings\0off\0");
     wire.client.expect(b'S');
     wire.query("FETCH 1 FROM c");
-    wire.server.send(b'T', &described(&[("age", 23)]));
-    wire.row(&["4711"]);
-    ends_without(&mut wire, b"4711");
+    wire.hides_plain_age();
 }
 
 #[test]
@@ -165,9 +159,7 @@ fn a_cursor_and_a_prepared_statement_are_bound_by_the_protocol_too() {
     wire.client.send(b'E', b"c\0\0\0\0\0");
     wire.client.send(b'S', b"");
     wire.sends(b"DES");
-    wire.server.send(b'T', &described(&[("age", 23)]));
-    wire.row(&["4711"]);
-    ends_without(&mut wire, b"4711");
+    wire.hides_plain_age();
     // A statement that SQL has prepared.
     let mut wire = Wire::start("bind-of-prepare");
     begins(&mut wire, &["PREPARE s AS SELECT age FROM p"]);
@@ -180,9 +172,7 @@ fn a_cursor_and_a_prepared_statement_are_bound_by_the_protocol_too() {
     wire.server.send(b'T', &described(&[("age", 23)]));
     wire.sends(b"BDES");
     wire.server.send(b'2', b"");
-    wire.server.send(b'T', &described(&[("age", 23)]));
-    wire.row(&["4711"]);
-    ends_without(&mut wire, b"4711");
+    wire.hides_plain_age();
     // A name that is given again after the client has ended the transaction.
     let mut wire = Wire::start("cursor-again");
     begins(
@@ -196,9 +186,7 @@ fn a_cursor_and_a_prepared_statement_are_bound_by_the_protocol_too() {
         ],
     );
     wire.query("FETCH 1 FROM c");
-    wire.server.send(b'T', &described(&[("age", 23)]));
-    wire.row(&["4711"]);
-    ends_without(&mut wire, b"4711");
+    wire.hides_plain_age();
 }
 
 /// What others have made confidential since would not be known, because the catalog cannot be read.
@@ -206,10 +194,7 @@ fn a_cursor_and_a_prepared_statement_are_bound_by_the_protocol_too() {
 fn nothing_is_sent_in_a_failed_transaction_with_an_old_catalog() {
     let mut wire = Wire::start("failed-for-ever");
     wire.query("ALTER FUNCTION one() RENAME TO two");
-    wire.server.send(b'C', b"ALTER FUNCTION\0");
-    wire.server.send(b'Z', b"E");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes_as(b"ALTER FUNCTION\0", b"E");
     // It can be ended.
     wire.query("ROLLBACK; SELECT pg_advisory_unlock_all()");
     wire.server.send(b'C', b"ROLLBACK\0");

@@ -56,27 +56,14 @@ fn what_the_owner_has_defined_is_not_plain() {
     // The same when the transaction is said to be rolled back, and nobody has asked for that.
     let mut wire = Wire::start("committed");
     wire.query("BEGIN");
-    wire.server.send(b'C', b"BEGIN\0");
-    wire.server.send(b'Z', b"T");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes_as(b"BEGIN\0", b"T");
     wire.query(CREATE);
-    wire.server.send(b'C', b"CREATE TABLE\0");
-    wire.server.send(b'Z', b"T");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes_as(b"CREATE TABLE\0", b"T");
     wire.client.send(b'Q', b"COMMIT\0");
     wire.server.own_query();
-    for row in catalog() {
-        wire.row(&row);
-    }
-    wire.server.send(b'C', b"SELECT 1\0");
-    wire.server.send(b'Z', b"T");
+    wire.answer_in(&catalog(), b"T");
     wire.server.expect(b'Q');
-    wire.server.send(b'C', b"ROLLBACK\0");
-    wire.server.send(b'Z', b"I");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.completes_as(b"ROLLBACK\0", b"I");
     is_refused(&mut wire, STAFF);
 }
 
@@ -105,10 +92,7 @@ fn what_is_being_changed_is_not_plain() {
         let mut wire = Wire::start(&format!("under-way-{name}"));
         for sql in ["BEGIN", sql] {
             wire.query(sql);
-            wire.server.send(b'C', b"DONE\0");
-            wire.server.send(b'Z', b"T");
-            wire.client.expect(b'C');
-            wire.client.expect(b'Z');
+            wire.completes_as(b"DONE\0", b"T");
         }
         is_refused(&mut wire, insert);
     }

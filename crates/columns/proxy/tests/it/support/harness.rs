@@ -165,11 +165,16 @@ impl Wire {
 
     /// Rows of text, and the end of the query.
     pub(crate) fn answer(&mut self, rows: &[[&str; 7]]) {
+        self.answer_in(rows, b"I");
+    }
+
+    /// The same with this status of the transaction.
+    pub(crate) fn answer_in(&mut self, rows: &[[&str; 7]], status: &[u8]) {
         for row in rows {
             self.row(row);
         }
         self.server.send(b'C', b"SELECT 1\0");
-        self.server.send(b'Z', b"I");
+        self.server.send(b'Z', status);
     }
 
     pub(crate) fn row(&mut self, row: &[&str]) {
@@ -205,9 +210,24 @@ impl Wire {
     /// The server completes the query, without rows, and the client is told.
     #[track_caller]
     pub(crate) fn completes(&mut self) {
-        self.answer(&[]);
+        self.completes_as(b"SELECT 1\0", b"I");
+    }
+
+    /// The same with this tag of the command, and this status of the transaction afterwards.
+    #[track_caller]
+    pub(crate) fn completes_as(&mut self, command: &[u8], status: &[u8]) {
+        self.server.send(b'C', command);
+        self.server.send(b'Z', status);
         self.client.expect(b'C');
         self.client.expect(b'Z');
+    }
+
+    /// The server describes a plain column `age` and sends a row of it; the client gets none.
+    #[track_caller]
+    pub(crate) fn hides_plain_age(&mut self) {
+        self.server.send(b'T', &described(&[("age", 23)]));
+        self.row(&["4711"]);
+        ends_without(self, b"4711");
     }
 
     /// The server tells the proxy, which waits for it, that the statement has one parameter of the
