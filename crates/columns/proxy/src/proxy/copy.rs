@@ -12,8 +12,7 @@ use zeroize::Zeroizing;
 
 use super::convert::{BINARY, Converter};
 use super::copy_fields::{
-    RowScan, binary_row_len, csv_field, escape_text, has_text_return, is_written_csv,
-    is_written_text, malformed, quote_csv, split_line_end, text_field_len, unescape_text,
+    LineField, RowScan, binary_row_len, has_return, malformed, split_line_end, write_field,
 };
 use super::rows::check_names;
 use super::settings::Settings;
@@ -276,45 +275,40 @@ impl CopyStream {
             return Ok(());
         }
         match self.transform.options.format {
-            CopyFormat::Text => self.text_row(row, out),
-            CopyFormat::Csv => self.csv_row(row, out),
+            CopyFormat::Text | CopyFormat::Csv => self.line_row(row, out),
             CopyFormat::Binary => self.binary_row(row, out),
         }
     }
 
-    /// Appends one row in text format to `out`, converted. Fails with SR-8104 if a value is not
-    /// valid or the number of fields is another.
-    fn text_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    /// Appends one row in text format or CSV to `out`, converted. Fails with SR-8104 if a value is
+    /// not valid, the number of fields is another, or the row is not as PostgreSQL reads or writes
+    /// one.
+    fn line_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let options = &self.transform.options;
         let (line, end) = split_line_end(row);
-        if self.sealing && has_text_return(line, end) {
+        if self.sealing && has_return(line, end, options) {
             return Err(carriage_return());
         }
-        let mut rest = line;
+        let mut rest = Some(line);
         let mut at = 0;
-        loop {
-            let len = text_field_len(rest, options.delimiter);
-            let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+        while let Some(line) = rest {
+            let (field, after) = LineField::first(line, options);
+            let is_null = field.is_null(options);
             match self.column(at) {
-                Some(column) if field != options.null => {
-                    let value = Zeroizing::new(unescape_text(field));
-                    let converted = self.convert_field(column, at, &value)?;
-                    escape_text(&converted, options.delimiter, out);
+                Some(column) if !is_null => {
+                    let converted = self.convert_field(column, at, &field.value())?;
+                    write_field(&converted, options, out);
                 }
                 _ => {
-                    let is_written = self.sealing
-                        || field == options.null
-                        || is_written_text(field, options.delimiter);
-                    check_written(is_written)?;
-                    out.extend_from_slice(field);
+                    check_written(self.sealing || is_null || field.is_written(options))?;
+                    out.extend_from_slice(field.raw);
                 }
             }
             at = usize::saturating_add(at, 1);
-            let Some((delimiter, next)) = after.split_first() else {
-                break;
-            };
-            out.push(*delimiter);
-            rest = next;
+            if after.is_some() {
+                out.push(options.delimiter);
+            }
+            rest = after;
         }
         out.extend_from_slice(end);
         self.check_field_count(at)
@@ -326,71 +320,18 @@ impl CopyStream {
     fn check_header(&self, line: &[u8]) -> Result<(), Refusal> {
         let options = &self.transform.options;
         let mut names = Vec::new();
-        let mut rest = line;
-        let mut at = 0;
-        loop {
-            let (len, name, is_written) = match options.format {
-                CopyFormat::Text => {
-                    let len = text_field_len(rest, options.delimiter);
-                    let field = rest.get(..len).unwrap_or(rest);
-                    let is_written = is_written_text(field, options.delimiter);
-                    (len, Zeroizing::new(unescape_text(field)), is_written)
-                }
-                _ => {
-                    let (len, name, quoted) = csv_field(rest, options);
-                    let field = rest.get(..len).unwrap_or(rest);
-                    let is_written = is_written_csv(field, &name, quoted, options);
-                    (len, name, is_written)
-                }
-            };
-            check_written(is_written)?;
-            names.push(name);
-            at = usize::saturating_add(at, 1);
-            match rest.get(len..).and_then(<[u8]>::split_first) {
-                Some((_, next)) => rest = next,
-                None => break,
-            }
+        let mut rest = Some(line);
+        while let Some(line) = rest {
+            let (field, after) = LineField::first(line, options);
+            check_written(field.is_written(options))?;
+            names.push(field.value());
+            rest = after;
         }
-        self.check_field_count(at)?;
+        self.check_field_count(names.len())?;
         check_names(
             names.iter().map(|name| name.as_slice()),
             &self.transform.expected,
         )
-    }
-
-    /// Appends one row in CSV to `out`, converted. Fails with SR-8104 if a value is not valid or
-    /// the number of fields is another.
-    fn csv_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let options = &self.transform.options;
-        let (line, end) = split_line_end(row);
-        let mut rest = line;
-        let mut at = 0;
-        loop {
-            let (len, value, quoted) = csv_field(rest, options);
-            let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-            if self.sealing && !quoted && field.contains(&b'\r') {
-                return Err(carriage_return());
-            }
-            match self.column(at) {
-                Some(column) if quoted || *value != options.null => {
-                    let converted = self.convert_field(column, at, &value)?;
-                    quote_csv(&converted, options, out);
-                }
-                _ if self.sealing => out.extend_from_slice(field),
-                _ => {
-                    check_written(is_written_csv(field, &value, quoted, options))?;
-                    out.extend_from_slice(field);
-                }
-            }
-            at = usize::saturating_add(at, 1);
-            let Some((delimiter, next)) = after.split_first() else {
-                break;
-            };
-            out.push(*delimiter);
-            rest = next;
-        }
-        out.extend_from_slice(end);
-        self.check_field_count(at)
     }
 
     /// Appends one row in binary format to `out`, converted; the end marker ends the data. Fails

@@ -7,8 +7,8 @@
 use strongroom_postgres_wire::Fields;
 use zeroize::Zeroizing;
 
-use crate::sql::CopyOptions;
 use crate::sql::refusal::Refusal;
+use crate::sql::{CopyFormat, CopyOptions};
 
 /// The first bytes of binary COPY data.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
@@ -84,24 +84,86 @@ impl RowScan {
     }
 }
 
-/// Returns whether a line from the client has a carriage return that PostgreSQL takes for the end
-/// of a row, or refuses (copyfromparse.c, `CopyReadLineText`). `end` is the line's end.
-pub(super) fn has_text_return(line: &[u8], end: &[u8]) -> bool {
-    let mut escaped = false;
-    for byte in line {
-        match byte {
-            b'\r' => return true,
-            b'\\' => escaped = !escaped,
-            _ => escaped = false,
+/// A field of a row in text format or CSV.
+pub(super) struct LineField<'f> {
+    /// The field as it stands in the row.
+    pub(super) raw: &'f [u8],
+    /// In CSV its value, and whether it is quoted.
+    csv: Option<(Zeroizing<Vec<u8>>, bool)>,
+}
+
+impl<'f> LineField<'f> {
+    /// Returns the first field of a line, and the rest of the line behind its delimiter; `None` if
+    /// it is the last one.
+    pub(super) fn first(line: &'f [u8], options: &CopyOptions) -> (Self, Option<&'f [u8]>) {
+        let (len, csv) = match options.format {
+            CopyFormat::Csv => {
+                let (len, value, quoted) = csv_field(line, options);
+                (len, Some((value, quoted)))
+            }
+            _ => (text_field_len(line, options.delimiter), None),
+        };
+        let (raw, after) = line.split_at_checked(len).unwrap_or((line, &[]));
+        let rest = after.split_first().map(|(_, rest)| rest);
+        (Self { raw, csv }, rest)
+    }
+
+    /// Whether the field stands for NULL.
+    pub(super) fn is_null(&self, options: &CopyOptions) -> bool {
+        match &self.csv {
+            Some((value, quoted)) => !quoted && **value == options.null,
+            None => self.raw == options.null,
         }
     }
-    // A backslash makes the carriage return before the newline data.
-    escaped && end.len() > 1
+
+    /// Returns the value, without quotes and backslashes.
+    pub(super) fn value(self) -> Zeroizing<Vec<u8>> {
+        match self.csv {
+            Some((value, _)) => value,
+            None => Zeroizing::new(unescape_text(self.raw)),
+        }
+    }
+
+    /// Whether the field is as the server writes it: readers differ in what they make of others.
+    pub(super) fn is_written(&self, options: &CopyOptions) -> bool {
+        match &self.csv {
+            Some((value, quoted)) => is_written_csv(self.raw, value, *quoted, options),
+            None => is_written_text(self.raw, options.delimiter),
+        }
+    }
+}
+
+/// Appends a value as the server writes a field in text format or CSV.
+pub(super) fn write_field(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
+    match options.format {
+        CopyFormat::Csv => quote_csv(value, options, out),
+        _ => escape_text(value, options.delimiter, out),
+    }
+}
+
+/// Returns whether a line from the client has a carriage return that PostgreSQL takes for the end
+/// of a row, or refuses (copyfromparse.c, `CopyReadLineText`). `end` is the line's end.
+pub(super) fn has_return(line: &[u8], end: &[u8], options: &CopyOptions) -> bool {
+    let is_csv = options.format == CopyFormat::Csv;
+    if !line.contains(&b'\r') {
+        // A backslash makes the carriage return before the newline data.
+        let backslashes = line.iter().rev().take_while(|byte| **byte == b'\\');
+        return !is_csv && end.len() > 1 && backslashes.count() % 2 == 1;
+    }
+    let mut rest = Some(line).filter(|_| is_csv);
+    while let Some(line) = rest {
+        let (field, after) = LineField::first(line, options);
+        if matches!(field.csv, Some((_, false))) && field.raw.contains(&b'\r') {
+            return true;
+        }
+        rest = after;
+    }
+    !is_csv
 }
 
 /// Returns whether a field in text format is as the server writes it (copyto.c,
-/// `CopyAttributeOutText`): readers differ in what they make of others.
-pub(super) fn is_written_text(field: &[u8], delimiter: u8) -> bool {
+/// `CopyAttributeOutText`).
+fn is_written_text(field: &[u8], delimiter: u8) -> bool {
     let mut bytes = field.iter();
     while let Some(byte) = bytes.next() {
         let is_good = match byte {
@@ -121,12 +183,7 @@ pub(super) fn is_written_text(field: &[u8], delimiter: u8) -> bool {
 
 /// Returns whether a CSV field with this value is as the server writes it (copyto.c,
 /// `CopyAttributeOutCSV`): in quotes from its first byte to its last, or without any.
-pub(super) fn is_written_csv(
-    field: &[u8],
-    value: &[u8],
-    quoted: bool,
-    options: &CopyOptions,
-) -> bool {
+fn is_written_csv(field: &[u8], value: &[u8], quoted: bool, options: &CopyOptions) -> bool {
     if !quoted {
         return !field
             .iter()
@@ -138,7 +195,7 @@ pub(super) fn is_written_csv(
 }
 
 /// Returns the length of the first field in text format, without the delimiter after it.
-pub(super) fn text_field_len(bytes: &[u8], delimiter: u8) -> usize {
+fn text_field_len(bytes: &[u8], delimiter: u8) -> usize {
     let mut escaped = false;
     for (at, byte) in bytes.iter().enumerate() {
         if *byte == delimiter && !escaped {
@@ -150,7 +207,7 @@ pub(super) fn text_field_len(bytes: &[u8], delimiter: u8) -> usize {
 }
 
 /// Undoes COPY's backslashes in a field (copyfromparse.c, `CopyReadAttributesText`).
-pub(super) fn unescape_text(field: &[u8]) -> Vec<u8> {
+fn unescape_text(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut bytes = field.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
@@ -203,7 +260,7 @@ fn low_byte(number: u32) -> u8 {
 }
 
 /// Appends a value as the server writes a field in text format (copyto.c, `CopyAttributeOutText`).
-pub(super) fn escape_text(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+fn escape_text(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
     for byte in value {
         let letter = match byte {
             8 => b'b',
@@ -226,7 +283,7 @@ pub(super) fn escape_text(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
 
 /// Returns the first field of a CSV line: its length in the line, its value, and whether it was
 /// quoted.
-pub(super) fn csv_field(bytes: &[u8], options: &CopyOptions) -> (usize, Zeroizing<Vec<u8>>, bool) {
+fn csv_field(bytes: &[u8], options: &CopyOptions) -> (usize, Zeroizing<Vec<u8>>, bool) {
     let mut value = Zeroizing::new(Vec::new());
     let mut quoted = false;
     let mut inside = false;
@@ -259,7 +316,7 @@ pub(super) fn csv_field(bytes: &[u8], options: &CopyOptions) -> (usize, Zeroizin
 
 /// Appends a value as the server writes a field in CSV, quoted where that is necessary (copyto.c,
 /// `CopyAttributeOutCSV`).
-pub(super) fn quote_csv(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
+fn quote_csv(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
     let special = |byte: &u8| {
         *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r')
     };
@@ -325,4 +382,47 @@ pub(super) fn binary_row_len(bytes: &[u8], header: bool) -> Result<Option<usize>
         }
     }
     Ok(Some(bytes.len().saturating_sub(fields.0.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(format: CopyFormat) -> CopyOptions {
+        CopyOptions {
+            format,
+            delimiter: if format == CopyFormat::Csv {
+                b','
+            } else {
+                b'\t'
+            },
+            null: Vec::new(),
+            quote: b'"',
+            escape: b'"',
+            header: false,
+            other: None,
+        }
+    }
+
+    /// Files whose lines end in carriage returns alone are one line for the proxy, and many rows
+    /// for PostgreSQL.
+    #[test]
+    fn carriage_returns_that_end_rows_are_found() {
+        let found = |format, row: &[u8]| {
+            let (line, end) = split_line_end(row);
+            has_return(line, end, &options(format))
+        };
+        for row in [&b"a\rb\n"[..], b"a\rb\r\n", b"a\\\r\n", b"\ra\n"] {
+            assert!(found(CopyFormat::Text, row), "{row:?}");
+        }
+        for row in [&b"a\r\n"[..], b"a\n", b"a\\\\\r\n", b"a\\r\n"] {
+            assert!(!found(CopyFormat::Text, row), "{row:?}");
+        }
+        for row in [&b"a\rb\n"[..], b"\"a\",b\rc\n"] {
+            assert!(found(CopyFormat::Csv, row), "{row:?}");
+        }
+        for row in [&b"a\r\n"[..], b"\"a\rb\",c\n", b"a\\\r\n"] {
+            assert!(!found(CopyFormat::Csv, row), "{row:?}");
+        }
+    }
 }
