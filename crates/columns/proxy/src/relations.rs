@@ -83,6 +83,28 @@ struct UnderWay {
     definitions: Definitions,
 }
 
+impl UnderWay {
+    /// Forgets what the statements may have changed of relations and functions.
+    fn forget(&self, known: &mut Known) {
+        let is_here =
+            |server: &str, database: &str| server == self.server && database == self.database;
+        let has = |name: &RelationName| is_here(&name.server, &name.database);
+        forget_changes(&mut known.relations, has, &self.changes);
+        known.functions.retain(|name| {
+            !(is_here(&name.server, &name.database) && self.changes.has_function(&name.function))
+        });
+    }
+
+    /// The same when they are done, and adds what they say. `temporary` are the session's own
+    /// relations.
+    fn end(self, known: &mut Known, temporary: &mut Shapes) {
+        self.forget(known);
+        let place = (self.server.as_str(), self.database.as_str());
+        self.definitions
+            .keep(place, &mut known.relations, temporary);
+    }
+}
+
 /// How long a server may still be working on a statement whose client has gone: for so long no
 /// connection learns what the statement may be changing.
 const LEFT_LIMIT: Duration = Duration::from_secs(60);
@@ -208,19 +230,6 @@ impl KnownRelations {
         }
     }
 
-    /// Forgets the relations and functions that statements may have changed. Fails with the errors
-    /// of the file.
-    fn forget_changed(&self, of: &UnderWay) -> io::Result<()> {
-        let is_here = |server: &str, database: &str| server == of.server && database == of.database;
-        self.change(|known| {
-            let has = |name: &RelationName| is_here(&name.server, &name.database);
-            forget_changes(&mut known.relations, has, &of.changes);
-            known.functions.retain(|name| {
-                !(is_here(&name.server, &name.database) && of.changes.has_function(&name.function))
-            });
-        })
-    }
-
     /// Calls `with` with what is known, while no other process changes it, and keeps what it has
     /// changed. Fails with the system's errors, and with `InvalidData` for a file that was not
     /// written by a proxy.
@@ -260,29 +269,36 @@ impl Changer {
         if changes.is_empty() {
             return Ok(());
         }
-        let known = self.relations.known()?;
-        let here = known.relations.iter();
-        let here = here.filter(|(name, _)| self.is_here(&name.server, &name.database, database));
-        let mut temporary = self.temporary();
-        let definitions = Definitions::of(changes, here, temporary.iter(), fate);
-        if changes.temporary {
-            temporary.clear();
-        }
-        forget_changes(&mut temporary, |_| true, changes);
-        drop(temporary);
         let under_way = |changes: Changes| UnderWay {
             server: self.server.clone(),
             database: database.to_owned(),
             changes,
             definitions: Definitions::default(),
         };
+        // From now on no other connection learns what is changed.
         let mut state = self.relations.state();
         let before = state.changing.entry(self.number);
         let before = before.or_insert_with(|| under_way(Changes::default()));
         before.changes.join(changes);
-        before.definitions.join(changes, definitions);
         drop(state);
-        self.relations.forget_changed(&under_way(changes.clone()))
+        let mut temporary = self.temporary();
+        let definitions = self.relations.change(|known| {
+            let here = known.relations.iter();
+            let here =
+                here.filter(|(name, _)| self.is_here(&name.server, &name.database, database));
+            let definitions = Definitions::of(changes, here, temporary.iter(), fate);
+            under_way(changes.clone()).forget(known);
+            definitions
+        })?;
+        if changes.temporary {
+            temporary.clear();
+        }
+        forget_changes(&mut temporary, |_| true, changes);
+        drop(temporary);
+        if let Some(under_way) = self.relations.state().changing.get_mut(&self.number) {
+            under_way.definitions.join(changes, definitions);
+        }
+        Ok(())
     }
 
     /// Adds to the catalog what its owner says of the names that lineages are made from.
@@ -349,9 +365,6 @@ impl Changer {
         // What the connection has changed, its partitions included, is learned again.
         let own = settled.then(|| state.changing.remove(&self.number));
         let own = own.flatten();
-        let (own, definitions) = own
-            .map(|own| (own.changes, own.definitions))
-            .unwrap_or_default();
         let mut changing = Changes::default();
         let is_over = |(since, _): &mut (Instant, UnderWay)| since.elapsed() >= LEFT_LIMIT;
         let over: Vec<_> = state.left.extract_if(.., is_over).collect();
@@ -363,20 +376,17 @@ impl Changer {
             pending.push(under_way.definitions.clone());
         }
         drop(state);
-        for (_, under_way) in over {
-            self.relations.forget_changed(&under_way)?;
-        }
         self.relations.change(|known| {
+            for (_, under_way) in &over {
+                under_way.forget(known);
+            }
             self.adopt_columns(database, catalog, known);
-            self.note_confidential(database, catalog, known, &[&own, &changing]);
-            let is_here =
-                |name: &RelationName| self.is_here(&name.server, &name.database, database);
-            forget_changes(&mut known.relations, is_here, &own);
-            definitions.keep(
-                (&self.server, database),
-                &mut known.relations,
-                &mut self.temporary(),
-            );
+            let of_own = own.as_ref().map(|own| &own.changes);
+            let all: Vec<&Changes> = of_own.into_iter().chain([&changing]).collect();
+            self.note_confidential(database, catalog, known, &all);
+            if let Some(own) = own {
+                own.end(known, &mut self.temporary());
+            }
             let under_way = (&changing, pending.as_slice());
             self.check_relations(database, catalog, &mut known.relations, under_way);
             let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
@@ -389,9 +399,6 @@ impl Changer {
                     function: name.clone(),
                 })
                 .collect();
-            known
-                .functions
-                .retain(|name| !(here(name) && own.has_function(&name.function)));
             known.functions.extend(found);
             let kept = known.functions.iter().filter(|name| here(name));
             functions.extend(
@@ -496,14 +503,8 @@ impl Drop for Changer {
             drop(state);
             // Where the file cannot be written, what another proxy has learned meanwhile stays, and
             // the relation is refused until its owner forgets it.
-            drop(self.relations.forget_changed(&under_way));
-            let place = (under_way.server.as_str(), under_way.database.as_str());
-            let kept = self.relations.change(|known| {
-                let mut temporary = Shapes::new();
-                let definitions = under_way.definitions;
-                definitions.keep(place, &mut known.relations, &mut temporary);
-            });
-            drop(kept);
+            let ended = |known: &mut Known| under_way.end(known, &mut Shapes::new());
+            drop(self.relations.change(ended));
         } else {
             state.left.push((Instant::now(), under_way));
         }

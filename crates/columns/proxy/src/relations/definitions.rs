@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use super::known::{RelationName, Shapes};
 use super::shape::{Shape, difference, shape_of};
 use crate::sql::catalog::Catalog;
-use crate::sql::changes::{Changes, NewName, Renamed};
+use crate::sql::changes::{Changes, NewName, Renamed, may_mean};
 
 /// Whether the statements of a connection since some moment were carried out, as far as the client
 /// knows: it was told of no error, and has rolled nothing back.
@@ -83,9 +83,7 @@ impl Definitions {
         for defined in &changes.defined {
             let mut named = known.clone().chain(temporary.clone());
             let is_there = |(name, _): (&RelationName, &Shape)| {
-                let is_meant = |schema: &str| schema.is_empty() || schema == defined.schema;
-                name.relation == defined.relation
-                    && (defined.schema.is_empty() || is_meant(&name.schema))
+                name.relation == defined.relation && may_mean(&defined.schema, &name.schema)
             };
             if defined.only_if_new && named.any(is_there) {
                 continue;
@@ -161,8 +159,7 @@ impl Definitions {
             return None;
         }
         let mut all = self.all.iter().filter(|definition| {
-            definition.relation == name.relation
-                && (definition.schema.is_empty() || definition.schema == name.schema)
+            definition.relation == name.relation && may_mean(&definition.schema, &name.schema)
         });
         all.find_map(|definition| definition.shape.contradiction(name, now))
     }

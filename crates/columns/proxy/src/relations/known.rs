@@ -128,9 +128,11 @@ pub(super) fn learn_or_mark(known: &mut Shapes, name: RelationName, relation: &m
     match known.get_mut(&name) {
         None if shape.is_plain() => {}
         None => drop(known.insert(name, shape)),
-        Some(before) if before.allows(&shape) && shape.is_plain() => drop(known.remove(&name)),
-        Some(before) if before.allows(&shape) => *before = shape,
-        Some(before) => relation.differs = Some(difference(&name, before, &shape)),
+        Some(before) if !before.allows(&shape) => {
+            relation.differs = Some(difference(&name, before, &shape));
+        }
+        Some(_) if shape.is_plain() => drop(known.remove(&name)),
+        Some(before) => *before = shape,
     }
 }
 

@@ -153,23 +153,13 @@ impl Shape {
     /// Returns in what a relation contradicts a definition that may not be seen yet: it has a
     /// column that is to be confidential, and of another type.
     pub(super) fn contradiction(&self, name: &RelationName, now: &Self) -> Option<String> {
+        let is_there = |column: &str| now.columns.iter().any(|(name, _)| name == column);
         let all = self.columns.iter().chain(&self.defined);
-        let confidential: Vec<_> = all
-            .filter(|(_, what)| is_confidential(what))
-            .cloned()
-            .collect();
-        let is_other =
-            |(name, _): &&(String, String)| confidential.iter().any(|(of, _)| of == name);
-        let there: Vec<_> = now.columns.iter().filter(is_other).collect();
-        let defined: Vec<_> = confidential
-            .iter()
-            .filter(|(name, _)| there.iter().any(|(of, _)| of == name))
-            .cloned()
-            .collect();
+        let defined = all.filter(|(name, what)| is_confidential(what) && is_there(name));
         let partial = Self {
             part_of: PartOf::Any,
             columns: Vec::new(),
-            defined,
+            defined: defined.cloned().collect(),
         };
         (!partial.allows(now)).then(|| difference(name, &partial, now))
     }

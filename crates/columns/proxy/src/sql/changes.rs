@@ -117,6 +117,15 @@ impl DefinedColumns {
     }
 }
 
+/// Returns whether a relation that a statement names with the schema `named` may be one of
+/// `schema`. Either is empty where it is not known.
+pub(crate) fn may_mean(named: &str, schema: &str) -> bool {
+    named.is_empty()
+        || schema.is_empty()
+        || named == schema
+        || (named == "pg_temp" && schema.starts_with("pg_temp_"))
+}
+
 impl Changes {
     /// Returns whether the statement changes no relation, and says nothing of one.
     pub(crate) fn is_empty(&self) -> bool {
@@ -133,14 +142,9 @@ impl Changes {
         if self.any {
             return Some(Change::whole());
         }
-        let is_meant = |named: &str| {
-            named.is_empty()
-                || schema.is_empty()
-                || named == schema
-                || (named == "pg_temp" && schema.starts_with("pg_temp_"))
-        };
         let changes = self.relations.iter();
-        let mut found = changes.filter(|((of, relation), _)| relation == name && is_meant(of));
+        let mut found =
+            changes.filter(|((of, relation), _)| relation == name && may_mean(of, schema));
         let (_, first) = found.next()?;
         let mut all = first.clone();
         for (_, change) in found {

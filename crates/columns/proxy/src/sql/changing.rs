@@ -4,14 +4,14 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableStmt, AlterTableType, CreateStmt, DiscardMode, DropBehavior, DropStmt,
-    Node, ObjectType, OnCommitAction, RangeVar, RenameStmt,
+    AlterTableStmt, AlterTableType, CreateStmt, DiscardMode, DropBehavior, DropStmt, Node,
+    ObjectType, OnCommitAction, RangeVar, RenameStmt,
 };
 
 use super::catalog::{Catalog, Column};
 use super::changes::{Change, Changes, DefinedColumns, NewName, Renamed, named};
 use super::table::{defined_column, takes_other_columns};
-use super::tree::{names, schema_and_name, schema_of};
+use super::tree::{is_table_like, names, schema_and_name, schema_of};
 
 /// Returns the relations that the statement may make, change or drop.
 /// `catalog` tells which types hold confidential values.
@@ -52,10 +52,7 @@ pub(super) fn changed_relations(node: &Node, catalog: &Catalog) -> Changes {
             None => {}
         },
         Some(NodeEnum::CreateFunctionStmt(create)) => {
-            let name = names(&create.funcname)
-                .last()
-                .map(|name| (*name).to_owned());
-            changes.functions.extend(name);
+            changes.functions.extend(last_name(&create.funcname));
         }
         Some(NodeEnum::DiscardStmt(discard)) => {
             changes.temporary = matches!(
@@ -99,20 +96,9 @@ fn rename_relation(rename: &RenameStmt, relation: &RangeVar, changes: &mut Chang
 fn renamed(rename: &RenameStmt) -> Changes {
     let mut changes = Changes::default();
     match rename.rename_type() {
-        ObjectType::ObjectFunction
-        | ObjectType::ObjectProcedure
-        | ObjectType::ObjectRoutine
-        | ObjectType::ObjectAggregate => {
-            let object = rename
-                .object
-                .as_ref()
-                .and_then(|object| object.node.as_ref());
-            if let Some(NodeEnum::ObjectWithArgs(function)) = object {
-                let name = names(&function.objname)
-                    .last()
-                    .map(|name| (*name).to_owned());
-                changes.functions.extend(name);
-            }
+        sort if is_function(sort) => {
+            let name = rename.object.as_deref().and_then(function_name);
+            changes.functions.extend(name);
             changes.functions.insert(rename.newname.clone());
         }
         // What is in a schema has another name then, and a composite type is a relation, too.
@@ -120,6 +106,30 @@ fn renamed(rename: &RenameStmt) -> Changes {
         _ => {}
     }
     changes
+}
+
+/// Whether something of this sort is called by its name.
+const fn is_function(sort: ObjectType) -> bool {
+    matches!(
+        sort,
+        ObjectType::ObjectFunction
+            | ObjectType::ObjectProcedure
+            | ObjectType::ObjectRoutine
+            | ObjectType::ObjectAggregate
+    )
+}
+
+/// Returns the name of a function without its schema. `None` for another object.
+fn function_name(object: &Node) -> Option<String> {
+    match object.node.as_ref() {
+        Some(NodeEnum::ObjectWithArgs(function)) => last_name(&function.objname),
+        _ => None,
+    }
+}
+
+/// Returns the last part of a name.
+fn last_name(parts: &[Node]) -> Option<String> {
+    names(parts).last().map(|name| (*name).to_owned())
 }
 
 /// Whether something of this sort is no part of a relation's columns: what happens to it changes
@@ -169,17 +179,15 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
     let Some(range) = alter.relation.as_ref() else {
         return;
     };
-    let commands: Vec<&AlterTableCmd> = alter
-        .cmds
-        .iter()
-        .filter_map(|command| match command.node.as_ref()? {
-            NodeEnum::AlterTableCmd(command) => Some(command.as_ref()),
-            _ => None,
-        })
-        .collect();
+    let commands = alter.cmds.iter();
+    let commands = commands.filter_map(|command| match command.node.as_ref()? {
+        NodeEnum::AlterTableCmd(command) => Some(command.as_ref()),
+        _ => None,
+    });
     let mut change = Change::default();
+    let mut is_changed = false;
     let mut columns = Vec::new();
-    for command in &commands {
+    for command in commands {
         let def = command.def.as_ref().and_then(|def| def.node.as_ref());
         match (command.subtype(), def) {
             (Of::AtAddColumn, Some(NodeEnum::ColumnDef(column))) => {
@@ -213,8 +221,11 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
             // relation is a part.
             _ => continue,
         }
+        is_changed = true;
+    }
+    if is_changed {
         let before = changes.relations.entry(named(range));
-        before.or_default().join(&std::mem::take(&mut change));
+        before.or_default().join(&change);
     }
     columns.retain(|column| column.kind.is_some());
     // With IF EXISTS there may be no such table.
@@ -229,22 +240,6 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
 /// Returns the relations that a DROP names; any for what relations can depend on, if these are to
 /// be dropped with it.
 fn dropped(drop: &DropStmt) -> Changes {
-    let relations = matches!(
-        drop.remove_type(),
-        ObjectType::ObjectTable
-            | ObjectType::ObjectView
-            | ObjectType::ObjectMatview
-            | ObjectType::ObjectForeignTable
-            | ObjectType::ObjectSequence
-            | ObjectType::ObjectIndex
-    );
-    let functions = matches!(
-        drop.remove_type(),
-        ObjectType::ObjectFunction
-            | ObjectType::ObjectProcedure
-            | ObjectType::ObjectRoutine
-            | ObjectType::ObjectAggregate
-    );
     let mut changes = Changes::default();
     if matches!(
         drop.remove_type(),
@@ -258,18 +253,12 @@ fn dropped(drop: &DropStmt) -> Changes {
         // No relation gets other columns by it.
         return changes;
     }
-    if functions {
-        for object in &drop.objects {
-            if let Some(NodeEnum::ObjectWithArgs(function)) = object.node.as_ref() {
-                let name = names(&function.objname)
-                    .last()
-                    .map(|name| (*name).to_owned());
-                changes.functions.extend(name);
-            }
-        }
+    if is_function(drop.remove_type()) {
+        let functions = drop.objects.iter().filter_map(function_name);
+        changes.functions.extend(functions);
         return changes;
     }
-    if !relations {
+    if !is_table_like(drop.remove_type()) && drop.remove_type() != ObjectType::ObjectIndex {
         let cascades = drop.behavior() == DropBehavior::DropCascade;
         // The tables of an extension go with it.
         let has_members = drop.remove_type() == ObjectType::ObjectExtension;

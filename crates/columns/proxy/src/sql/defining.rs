@@ -11,7 +11,7 @@ use pg_query::protobuf::{
 use super::catalog::{Catalog, Column};
 use super::plain_definition::{has_unknown_type, is_execute};
 use super::table::{defined_column, kind_from_definition, takes_other_columns};
-use super::tree::{names, schema_and_name, schema_of};
+use super::tree::{is_table_like, names, schema_and_name, schema_of};
 use super::unread;
 
 /// Returns the catalog as it will be after the statement with this text; `None` when the statement
@@ -136,14 +136,7 @@ fn rename_object(known: &mut Catalog, rename: &RenameStmt) {
 
 /// Forgets the relations that a DROP names; all of them for what relations can depend on.
 fn forget_dropped(known: &mut Catalog, drop: &DropStmt) {
-    let relations = matches!(
-        drop.remove_type(),
-        ObjectType::ObjectTable
-            | ObjectType::ObjectView
-            | ObjectType::ObjectMatview
-            | ObjectType::ObjectForeignTable
-            | ObjectType::ObjectSequence
-    );
+    let relations = is_table_like(drop.remove_type());
     for object in &drop.objects {
         match object.node.as_ref() {
             Some(NodeEnum::List(parts)) if relations => {

@@ -1,7 +1,7 @@
 //! Small readers of PostgreSQL's parse tree.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{Node, RangeVar, a_const};
+use pg_query::protobuf::{Node, ObjectType, RangeVar, a_const};
 
 /// Returns the strings in a list of names; other nodes are left out.
 pub(crate) fn names(nodes: &[Node]) -> Vec<&str> {
@@ -31,6 +31,18 @@ pub(crate) fn integer(node: &Node) -> Option<i32> {
         NodeEnum::Integer(number) => Some(number.ival),
         _ => None,
     }
+}
+
+/// Whether something of this sort is a relation that a query can read.
+pub(super) const fn is_table_like(sort: ObjectType) -> bool {
+    matches!(
+        sort,
+        ObjectType::ObjectTable
+            | ObjectType::ObjectView
+            | ObjectType::ObjectMatview
+            | ObjectType::ObjectForeignTable
+            | ObjectType::ObjectSequence
+    )
 }
 
 /// Returns the schema of a relation that is made; empty if the statement names none.
