@@ -57,12 +57,9 @@ impl Downstream {
             ) => (copy.clone(), *request),
             _ => return Err(unexpected()),
         };
-        self.copying = if tag == b'G' {
-            CopyState::In
-        } else {
-            CopyState::Out
-        };
+        self.copying = CopyState::Out;
         if tag == b'G' {
+            self.copying = CopyState::In;
             // The server ignores a Sync that it reads while it copies
             // (src/backend/commands/copyfromparse.c): those that were sent together with the
             // command get no answer.

@@ -386,7 +386,7 @@ impl Downstream {
                 expected: expected_columns(&state),
                 catalog: Arc::clone(&state.catalog),
             };
-            rows.check_columns()?;
+            check_columns(&rows.columns, &rows.expected)?;
             self.current = Some(rows);
         }
         let Some(rows) = self.current.as_ref() else {

@@ -38,6 +38,13 @@ fn ends_transaction(text: &[u8]) -> bool {
     ENDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
+/// Returns whether a text that was refused may have been a COPY from the client.
+fn mentions_copy(text: &[u8]) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let has = |word: &[u8]| lower.windows(word.len()).any(|at| at == word);
+    has(b"copy") && has(b"stdin")
+}
+
 /// Returns whether the text has constants or parameters, or cannot be read.
 fn has_values(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
@@ -236,6 +243,19 @@ impl Upstream {
     /// confidential, and with SR-8103 if `standard_conforming_strings` is off and the text does not
     /// set it.
     pub(super) fn plan_statements(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
+        let planned = self.plan_text(text, declared);
+        let copies = match &planned {
+            Ok(plans) => plans.iter().any(Plan::may_copy_from_client),
+            Err(_) => mentions_copy(text),
+        };
+        if copies {
+            self.session.lock().copy_doubted = true;
+        }
+        planned
+    }
+
+    /// Plans the client's SQL as [`Self::plan_statements`] does, but for the note of a COPY.
+    fn plan_text(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
         if !ends_transaction(text) || has_values(text) {
             self.check_transaction()?;
         }
@@ -247,9 +267,7 @@ impl Upstream {
             return Err(refusal.clone().into());
         }
         let catalog = self.catalog();
-        if catalog.is_confidential() {
-            self.check_is_no_data(&String::from_utf8_lossy(text))?;
-        }
+        self.check_is_no_data(text, &catalog)?;
         let text = match std::str::from_utf8(text) {
             Ok(text) => text,
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
@@ -307,20 +325,15 @@ impl Upstream {
     /// Checks a text that comes after a COPY from the client of which nobody knows that it has
     /// succeeded: clients send the lines of one that has failed as statements. Fails with 42601 for
     /// one that cannot be parsed.
-    fn check_is_no_data(&self, text: &str) -> Outcome {
-        let lower = text.to_ascii_lowercase();
-        let copies = lower.contains("copy") && lower.contains("stdin");
-        let mut state = self.session.lock();
-        let is_doubted = state.copy_doubted;
-        state.copy_doubted |= copies;
-        drop(state);
-        if is_doubted
-            && let Err(pg_query::Error::Parse(message)) =
-                pg_query::parse(text, pg_query::ParserOptions::default())
-        {
-            return Err(Refusal::syntax(&message).into());
+    fn check_is_no_data(&self, text: &[u8], catalog: &Catalog) -> Outcome {
+        if !(catalog.is_confidential() && self.session.lock().copy_doubted) {
+            return Ok(());
         }
-        Ok(())
+        let text = String::from_utf8_lossy(text);
+        match pg_query::parse(&text, pg_query::ParserOptions::default()) {
+            Err(pg_query::Error::Parse(message)) => Err(Refusal::syntax(&message).into()),
+            _ => Ok(()),
+        }
     }
 
     /// Plans a text that is not UTF-8, in a database with confidential types. The catalog is read

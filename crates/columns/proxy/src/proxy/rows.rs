@@ -25,16 +25,9 @@ pub(super) struct Rows {
     pub(super) catalog: Arc<Catalog>,
 }
 
-impl Rows {
-    /// Checks that the columns that are certainly confidential are so for the server, too. Fails
-    /// with SR-8108 otherwise: it would make their values up; also if it gives them the names of
-    /// others, by which applications read them; with SR-8105 if it has described fewer columns.
-    pub(super) fn check_columns(&self) -> Result<(), Refusal> {
-        check_columns(&self.columns, &self.expected)
-    }
-}
-
-/// Checks described columns as [`Rows::check_columns`] does.
+/// Checks that the columns that are certainly confidential are so for the server, too. Fails
+/// with SR-8108 otherwise: it would make their values up; also if it gives them the names of
+/// others, by which applications read them; with SR-8105 if it has described fewer columns.
 pub(super) fn check_columns(
     columns: &[ResultColumn],
     expected: &ExpectedColumns,

@@ -10,7 +10,7 @@ use pg_query::protobuf::{
 use super::tree::names;
 
 /// The name of a column for which no rule has one; nothing can refer to it.
-const UNNAMED: &str = "?column?";
+pub(super) const UNNAMED: &str = "?column?";
 
 /// A name that PostgreSQL finds for a column.
 enum Found {
@@ -43,11 +43,6 @@ pub(super) fn certain_column_name(node: &Node) -> Option<String> {
         Found::Weak(name) | Found::Strong(name) => Some(name),
         Found::Unknown => None,
     }
-}
-
-/// Returns the same name, as far as it can be referred to.
-pub(super) fn figure_column_name(node: &Node) -> String {
-    certain_column_name(node).unwrap_or_else(|| UNNAMED.to_owned())
 }
 
 /// Returns the last string of a list of names.

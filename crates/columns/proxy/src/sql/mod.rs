@@ -138,11 +138,22 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
 /// Plans a text that the proxy does not read: it is sent as it is. `None` if something confidential
 /// is named in it, or if of which query its rows are is not known.
 pub(crate) fn plan_unparsed(sql: &str, catalog: &Catalog) -> Option<Plan> {
-    let (named, copies) = unparsed::uses(sql, catalog)?;
-    unread::may_be_sent(catalog, sql).then(|| Plan {
+    let (plan, _) = plan_unread(sql, catalog)?;
+    Some(plan)
+}
+
+/// Plans a text as [`plan_unparsed`] does; returns its effects, too, if they are known.
+fn plan_unread(sql: &str, catalog: &Catalog) -> Option<(Plan, Option<Effects>)> {
+    let unparsed::Uses {
+        named,
+        copies,
+        effects,
+    } = unparsed::uses(sql, catalog)?;
+    let plan = || Plan {
         named,
         ..Plan::of_unparsed(sql, copies)
-    })
+    };
+    unread::may_be_sent(catalog, sql).then(|| (plan(), effects))
 }
 
 /// Plans a text that is not UTF-8, because the client's encoding is another one: it is sent as it
@@ -151,15 +162,11 @@ pub(crate) fn plan_unparsed(sql: &str, catalog: &Catalog) -> Option<Plan> {
 /// of a character may look like a letter, which is a part of the same word then.
 pub(crate) fn plan_undecoded(text: &[u8], catalog: &Catalog) -> Option<Plan> {
     let text = String::from_utf8_lossy(text);
-    let mut plan = plan_unparsed(&text, catalog).filter(|_| unread::has_ascii_names(catalog))?;
-    if text.len() <= STATEMENT_MAX
-        && let Ok(parsed) = pg_query::parse(&text, pg_query::ParserOptions::default())
-    {
-        let nodes = parsed.protobuf.stmts.into_iter().filter_map(|raw| raw.stmt);
-        let effects = nodes.map(|node| utility::effects(&node));
-        plan.effects = effects.fold(Effects::default(), Effects::and);
+    let (mut plan, effects) = plan_unread(&text, catalog)?;
+    if let Some(effects) = effects {
+        plan.effects = effects;
     }
-    Some(plan)
+    Some(plan).filter(|_| unread::has_ascii_names(catalog))
 }
 
 /// Returns the text of one statement of the string, without its semicolon.

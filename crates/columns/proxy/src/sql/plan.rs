@@ -40,7 +40,7 @@ pub(crate) enum Copies {
     Nothing,
     FromClient,
     ToClient,
-    /// It may be any: it is not read, in a database without confidential columns.
+    /// It may be any, because it is not read.
     Anything,
 }
 
@@ -277,6 +277,11 @@ impl Plan {
             self.effects.defines = true;
         }
         Some(Arc::new(after))
+    }
+
+    /// Returns whether the statement may be a COPY from the client.
+    pub(crate) fn may_copy_from_client(&self) -> bool {
+        matches!(self.effects.copies, Copies::FromClient | Copies::Anything)
     }
 
     /// Returns the plan of a text that is not read, in a database without confidential columns.

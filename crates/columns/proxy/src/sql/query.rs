@@ -10,7 +10,7 @@ use pg_query::protobuf::{
 };
 use serde_json::Value;
 
-use super::column_name::{certain_column_name, figure_column_name};
+use super::column_name::{UNNAMED, certain_column_name};
 use super::flow::{Columns, Flow, Origins};
 use super::resolver::{Cte, Resolver, Source};
 use super::site::SiteKind;
@@ -362,16 +362,13 @@ impl Resolver<'_> {
                 _ => {}
             }
             let given = certain_column_name(value);
-            let name = if target.name.is_empty() {
-                figure_column_name(value)
-            } else {
-                target.name.clone()
-            };
-            let mut flow = self.expr(value);
-            flow.label = match target.name.as_str() {
+            let label = match target.name.as_str() {
                 "" => given.clone(),
                 name => Some(name.to_owned()),
             };
+            let name = label.clone().unwrap_or_else(|| UNNAMED.to_owned());
+            let mut flow = self.expr(value);
+            flow.label = label;
             // What has been changed would have another name. Here it keeps the one that the client,
             // a query around this one, and ORDER BY know it by.
             if self.applying && target.name.is_empty() && certain_column_name(value) != given {
