@@ -131,7 +131,8 @@ impl Downstream {
         if !matches!(message.tag, b'E' | b'S') {
             // Else it would be taken for an answer to something else: what is expected would not be
             // compared with it. A message that was made to fail is answered by an error alone.
-            let is_expected = |front: &PendingAnswer| front.has(message.tag) && !front.is_refused();
+            let is_expected =
+                |front: &PendingAnswer| front.may_contain(message.tag) && !front.is_refused();
             if !front.is_some_and(is_expected) {
                 return Err(unexpected());
             }
@@ -371,7 +372,7 @@ impl Downstream {
             let session = Arc::clone(&self.session);
             let mut state = session.lock();
             let front = state.pending_answers.front();
-            let may_have = |front: &PendingAnswer| front.has(b'D') && front.may_have_rows();
+            let may_have = |front: &PendingAnswer| front.may_contain(b'D') && front.may_have_rows();
             if !front.is_some_and(may_have) {
                 return Err(unexpected());
             }

@@ -148,9 +148,10 @@ impl PendingAnswer {
         )
     }
 
-    /// Returns whether a message of this type may be a part of the answer. Errors may be a part of
-    /// every answer, and notices, notifications and settings may come at any time.
-    pub(crate) const fn has(&self, tag: u8) -> bool {
+    /// Returns whether a message of this type may be a part of the answer. Not asked about
+    /// `ErrorResponse`, which every answer may end with, nor about notices, notifications and
+    /// `ParameterStatus`, which may come at any time.
+    pub(crate) const fn may_contain(&self, tag: u8) -> bool {
         match self {
             Self::Parse { .. } => matches!(tag, b'1'),
             Self::Bind { .. } => matches!(tag, b'2'),

@@ -13,20 +13,22 @@ use super::shape::{Shape, difference, shape_of};
 use crate::sql::catalog::Catalog;
 use crate::sql::changes::{Changes, NewName, Renamed, may_mean};
 
-/// Whether the statements of a connection since some moment were carried out, as far as the client
-/// knows: it was told of no error, and has rolled nothing back.
+/// Whether the definitions that a connection has sent in one transaction were carried out, as far
+/// as its client knows: since the first of them it was told of no error, and has rolled nothing
+/// back.
 #[derive(Debug)]
 pub(crate) struct Fate {
     /// How often the connection's client was told of an error, or has rolled something back.
     undone: Arc<AtomicU64>,
-    /// The same at that moment.
+    /// The same before the first definition.
     before: u64,
-    /// The answer, once the transaction is over.
+    /// Whether they were carried out, once the transaction is over.
     decided: OnceLock<bool>,
 }
 
 impl Fate {
-    /// Begins now. `undone` counts the connection's errors and rollbacks.
+    /// Returns the fate of definitions of which the first one is about to be sent. `undone` counts
+    /// the connection's errors and rollbacks.
     pub(crate) fn begin(undone: &Arc<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
             before: undone.load(Ordering::Acquire),
@@ -35,7 +37,8 @@ impl Fate {
         })
     }
 
-    /// Whether they were carried out, up to now or up to when it was decided.
+    /// Returns whether the definitions were carried out: by what the client knows now, or, once the
+    /// transaction is over, by what it knew at the end of that.
     fn is_kept(&self) -> bool {
         let up_to_now = || self.undone.load(Ordering::Acquire) == self.before;
         self.decided.get().copied().unwrap_or_else(up_to_now)
@@ -152,8 +155,9 @@ impl Definitions {
         }
     }
 
-    /// Returns in what a relation of the catalog contradicts the statements, while others may not
-    /// see yet what they have done: a column that they define has another type.
+    /// Returns how a relation of the catalog contradicts the definitions, `None` if it does not: a
+    /// column that they define has another type. One that is missing is no contradiction, because
+    /// another transaction may not see it yet.
     pub(super) fn contradiction(&self, name: &RelationName, now: &Shape) -> Option<String> {
         if !self.is_kept() {
             return None;

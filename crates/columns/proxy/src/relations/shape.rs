@@ -150,8 +150,8 @@ impl Shape {
             && defined.all(|column| now.columns.contains(column))
     }
 
-    /// Returns in what a relation contradicts a definition that may not be seen yet: it has a
-    /// column that is to be confidential, and of another type.
+    /// Returns how a relation contradicts a definition, `None` if it does not: a column that is to
+    /// be confidential is there and of another type. One that is missing is no contradiction.
     pub(super) fn contradiction(&self, name: &RelationName, now: &Self) -> Option<String> {
         let is_there = |column: &str| now.columns.iter().any(|(name, _)| name == column);
         let all = self.columns.iter().chain(&self.defined);
@@ -164,7 +164,8 @@ impl Shape {
         (!partial.allows(now)).then(|| difference(name, &partial, now))
     }
 
-    /// Forgets what a statement of the owner may change. `None` if that is everything.
+    /// Returns what is still known of the relation after a statement of the data owner that may
+    /// have made this change. `None` if nothing is.
     pub(super) fn after(&self, change: &Change) -> Option<Self> {
         if change.is_whole {
             return None;

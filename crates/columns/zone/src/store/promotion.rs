@@ -91,11 +91,12 @@ impl Store {
         }
     }
 
-    /// Notes that the host's shared memory was made anew. The end of its log, which was in the
-    /// memory before, may be lost, with records that rings have confirmed, while this store has
-    /// what they say. Makes a checkpoint at the position of the last one, so that this store needs
-    /// none of them. A replica, or an older copy of this store, has no such checkpoint: for it the
-    /// chains of records begin anew, and the openings of all partitions are said again (L2).
+    /// Notes that the host was started anew, with new shared memory. Records that were only in the
+    /// old memory are lost, although the rings of its backends have confirmed them and this store
+    /// has their values. Makes a checkpoint, so that this store needs no record from before; its
+    /// position stays, because only the reader of the log knows how far the log is. A replica, or
+    /// an older copy of this store, has no such checkpoint: so the next record of each ring names
+    /// no predecessor, and records have the openings of all partitions again (L2).
     ///
     /// # Errors
     /// Those of [`Store::checkpoint`]; nothing begins anew then.
