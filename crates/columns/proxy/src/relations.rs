@@ -12,8 +12,9 @@
 //! - A statement of the owner through the proxy changes what it names: a column whose type it
 //!   changes, that it drops or gives another name. All others stay what they were.
 //! - What a statement of the owner says of columns holds when it is done: a relation that has no
-//!   such column is refused. Nothing of that is kept where the client was told of an error, or has
-//!   rolled something back, since.
+//!   such column is refused, and so is one that still has what was dropped, or another type or name
+//!   in its place. Where the client was told of an error, or has rolled the transaction back, the
+//!   relation has to be what it was before.
 //! - Where such a relation is gone and another schema has one of its name with other columns, the
 //!   name without a schema is refused.
 //! - A function that had a confidential argument or result counts as one that has, until it is
@@ -46,7 +47,7 @@ pub use self::shape::{PartOf, Shape};
 use self::shape::{difference, shape_of};
 use crate::locked_file::lock;
 use crate::sql::catalog::{Catalog, Relation};
-use crate::sql::changes::{Change, Changes};
+use crate::sql::changes::Changes;
 use crate::sql::comparable::{ColumnPath, FormerName};
 
 mod definitions;
@@ -552,21 +553,10 @@ fn difference_under_way(
 /// changed.
 fn forget_changes(known: &mut Shapes, is_here: impl Fn(&RelationName) -> bool, changes: &Changes) {
     known.retain(|name, shape| {
-        let of_root = shape
-            .part_of
-            .table()
-            .and_then(|(schema, root)| changes.of(schema, root));
-        // What happens to its table happens to a partition, but for what becomes of its name.
-        let of_root = of_root.map(|change| Change {
-            is_whole: change.are_parts_whole,
-            moves: change.moves || change.is_whole,
-            ..change
-        });
-        let both = changes
-            .of(&name.schema, &name.relation)
-            .into_iter()
-            .chain(of_root);
-        for change in both.filter(|_| is_here(name)) {
+        if !is_here(name) {
+            return true;
+        }
+        for (_, change) in definitions::changes_of(changes, name, shape) {
             match shape.after(&change) {
                 Some(after) => *shape = after,
                 None => return false,

@@ -306,13 +306,6 @@ impl Upstream {
         for plan in &mut plans {
             self.seal_kept(plan)?;
         }
-        for plan in plans.iter().filter(|plan| !plan.changes.is_empty()) {
-            let fate = self.session.lock().fate();
-            let begun = self
-                .relations
-                .begin_change(&self.names.database, &plan.changes, &fate);
-            begun.map_err(|error| unkept(&error))?;
-        }
         // Later statements of the same pipeline are planned before the catalog can be read again.
         if let Some(defined) = plans.last().and_then(|plan| plan.defined.clone()) {
             self.session.lock().catalog = defined;

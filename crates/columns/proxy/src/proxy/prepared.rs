@@ -106,6 +106,7 @@ impl Upstream {
             declared,
             types,
             effects: plan.effects,
+            changes: Arc::new(plan.changes),
             named: plan.named,
             copy,
             copied: plan.copy,
@@ -260,6 +261,7 @@ impl Upstream {
             columns: Some(columns).filter(|_| !statement.effects.utility),
             expected: self.expected_of(statement.named.as_ref(), &planned),
             effects: statement.effects,
+            changes: Arc::clone(&statement.changes),
             copy: statement.copy.clone(),
         };
         self.portals.insert(portal.to_vec(), made);
@@ -401,7 +403,8 @@ impl Upstream {
         let expected = self.rows_of_portal(name);
         let columns = portal.and_then(|portal| portal.columns.clone());
         let effects = portal.map_or_else(Effects::of_anything, |portal| portal.effects);
-        self.note_effects(effects);
+        let changes = portal.map(|portal| Arc::clone(&portal.changes));
+        self.note_effects(effects, &changes.unwrap_or_default())?;
         let columns = match columns {
             Some(columns) => columns,
             None => {

@@ -396,10 +396,15 @@ impl State {
     /// definitions that the client has sent are carried out or not, unless it has a transaction
     /// open.
     pub(crate) fn end_statements(&mut self) {
-        if self.pending_answers.is_empty()
-            && !self.is_open
-            && let Some(fate) = self.fate.take()
-        {
+        if self.is_open {
+            return;
+        }
+        if !self.pending_answers.is_empty() {
+            // Which of the statements under way the definitions belong to is not known.
+            if let Some(fate) = &self.fate {
+                fate.blur();
+            }
+        } else if let Some(fate) = self.fate.take() {
             fate.decide();
         }
     }

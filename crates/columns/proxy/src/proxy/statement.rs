@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::copy::Transform;
 use super::session::{Columns, DescriptionSlot};
 use crate::sql::catalog::Catalog;
+use crate::sql::changes::Changes;
 use crate::sql::{
     ComparableColumn, Constant, Copy, Effects, ExpectedColumns, NamedUse, QueryName, Structure,
 };
@@ -32,6 +33,8 @@ pub(super) struct Statement {
     /// How many parameters are the client's own.
     pub(super) shown: usize,
     pub(super) effects: Effects,
+    /// Relations that it may make, change or drop.
+    pub(super) changes: Arc<Changes>,
     pub(super) named: Option<NamedUse>,
     pub(super) copy: Option<Arc<Transform>>,
     /// The COPY that it is, as the catalog had its columns when it was planned.
@@ -73,6 +76,7 @@ impl Statement {
                 utility: true,
                 ..Effects::default()
             },
+            changes: Arc::default(),
             named: Some(NamedUse::Runs(QueryName::Prepared(name))),
             copy: None,
             copied: None,
@@ -98,5 +102,7 @@ pub(super) struct Portal {
     pub(super) columns: Option<Columns>,
     pub(super) expected: ExpectedColumns,
     pub(super) effects: Effects,
+    /// Relations that its statement may make, change or drop.
+    pub(super) changes: Arc<Changes>,
     pub(super) copy: Option<Arc<Transform>>,
 }

@@ -27,7 +27,7 @@ use super::zone_session::ZoneSession;
 use crate::relations::Changer;
 use crate::sql::comparable::Names;
 use crate::sql::refusal::Refusal;
-use crate::sql::{Constant, Copies, Effects, ExpectedColumns, Plan, Texts, Token};
+use crate::sql::{Constant, Copies, ExpectedColumns, Plan, Texts, Token};
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never
 /// made, so its name does not collide.
@@ -327,27 +327,6 @@ impl Upstream {
         drop(sent);
     }
 
-    /// Notes the effects of a statement that is about to be executed.
-    pub(super) fn note_effects(&mut self, effects: Effects) {
-        self.defined |= effects.defines;
-        if effects.defines {
-            self.session.lock().announces = true;
-        }
-        if effects.ends || effects.undoes {
-            self.named_queries.end_transaction();
-        }
-        if effects.begins || effects.ends || effects.undoes {
-            let mut state = self.session.lock();
-            state.is_open = (state.is_open || effects.begins) && !effects.ends;
-            if effects.undoes {
-                state.note_undone();
-            }
-        }
-        if effects.chains {
-            self.begun = SystemTime::now();
-        }
-    }
-
     /// Handles a simple query: plans it and sends it as it is, or by the extended protocol if a
     /// constant has to be sealed. Fails with SR-8105 for a malformed message, with the plan's
     /// refusal, or with SR-8103 for a COPY together with other statements.
@@ -356,7 +335,9 @@ impl Upstream {
         let plans = self.plan_statements(text, 0)?;
         for plan in &plans {
             self.check_sendable(plan)?;
-            self.note_effects(plan.effects);
+        }
+        for plan in &plans {
+            self.note_effects(plan.effects, &plan.changes)?;
         }
         let mut copy = None;
         for plan in &plans {

@@ -37,13 +37,20 @@ fn a_statement_changes_only_the_columns_that_it_names() {
         ),
         (
             "ALTER TABLE public.t DROP COLUMN city",
+            // A new column may have the name of the one that was dropped.
             vec!["t(id, name text)", STAFF, "t(id, name text, n)"],
             vec!["t(id, name)", "t(id)", "t(name text)"],
         ),
         (
+            "ALTER TABLE t DROP COLUMN id",
+            vec!["t(name text, city)"],
+            vec![STAFF, "t(name text)", "t(city, name text)"],
+        ),
+        (
             "ALTER TABLE t RENAME COLUMN id TO number",
-            vec!["t(number, name text, city)", STAFF],
+            vec!["t(number, name text, city)"],
             vec![
+                STAFF,
                 "t(number, name, city)",
                 "t(name text, city, number, n)",
                 "t(number, city)",
@@ -51,8 +58,18 @@ fn a_statement_changes_only_the_columns_that_it_names() {
         ),
         (
             "ALTER TABLE t ALTER city TYPE int USING 1, ADD PRIMARY KEY (id)",
-            vec![STAFF, "t(id, name text, city int4)"],
-            vec!["t(id, name, city)"],
+            vec![STAFF],
+            vec!["t(id, name, city)", "t(id, name text, city int4)"],
+        ),
+        (
+            "ALTER TABLE t ALTER id TYPE int, ALTER city TYPE int",
+            vec![STAFF],
+            vec!["t(city, name text, id)"],
+        ),
+        (
+            "ALTER TABLE t RENAME id TO n; ALTER TABLE public.t DROP n",
+            vec!["t(name text, city)"],
+            vec![STAFF, "t(n, name text, city)", "t(city, name text)"],
         ),
         (
             "ALTER TABLE t ALTER city SET DEFAULT 'x'",
@@ -169,6 +186,56 @@ fn what_a_statement_says_of_columns_holds_when_it_is_done() {
                 let later = known.connection("server".to_owned());
                 let seen = sees(&later, true, &[shown]);
                 assert_eq!(seen.is_ok(), is_allowed, "{sql}: {shown}: {seen:?}, later");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_undone_leaves_a_relation_as_it_was() {
+    for sql in [
+        "ALTER TABLE t DROP COLUMN name",
+        "ALTER TABLE t ALTER name TYPE text",
+        "ALTER TABLE t RENAME TO u; CREATE TABLE t (id int, name text)",
+        "DROP TABLE t",
+    ] {
+        let undone = Arc::new(AtomicU64::new(0));
+        let seen_after = |end: &dyn Fn(&Arc<Fate>), leaves: bool, shown: &str| {
+            let known = nothing();
+            let mut one = known.connection("server".to_owned());
+            assert_eq!(sees(&one, true, &[STAFF]), Ok(()));
+            let fate = Fate::begin(&undone);
+            tells(&one, (&[STAFF], &fate), sql);
+            end(&fate);
+            if leaves {
+                one.leave(true, true);
+                drop(one);
+                one = known.connection("server".to_owned());
+            }
+            sees(&one, true, &[shown])
+        };
+        let fails = |_: &Arc<Fate>| {
+            undone.fetch_add(1, Ordering::AcqRel);
+        };
+        let fails_in_part = |fate: &Arc<Fate>| {
+            fate.note_statement(false, true);
+            undone.fetch_add(1, Ordering::AcqRel);
+        };
+        let fails_afterwards = |fate: &Arc<Fate>| {
+            fate.note_statement(true, false);
+            fate.note_statement(false, false);
+            undone.fetch_add(1, Ordering::AcqRel);
+        };
+        for leaves in [false, true] {
+            assert_eq!(seen_after(&fails, leaves, STAFF), Ok(()), "{sql}");
+            let seen = seen_after(&fails, leaves, "t(id, name, city)");
+            assert!(seen.is_err(), "{sql}");
+        }
+        // What is left of it is the server's word.
+        let ends: [&dyn Fn(&Arc<Fate>); 2] = [&fails_in_part, &fails_afterwards];
+        for end in ends {
+            for shown in [STAFF, "t(id, name, city)"] {
+                assert_eq!(seen_after(end, false, shown), Ok(()), "{sql}: {shown}");
             }
         }
     }
@@ -311,5 +378,36 @@ fn a_name_without_its_schema_changes_no_other_relation() {
     let mut catalog = catalog(after);
     one.check(DATABASE, true, &mut catalog).unwrap();
     let mut found = catalog.relations("app", "t");
+    assert!(found.any(|relation| relation.differs.is_some()));
+}
+
+#[test]
+fn a_table_without_its_schema_is_in_any_that_had_none() {
+    let create = "CREATE TABLE t (id int, name enc_text)";
+    let archived = "archive.t(id, name)";
+    let refused = |shown: &[&str], schema: &str| {
+        let known = nothing();
+        let one = known.connection("server".to_owned());
+        sends(&one, &[archived], create);
+        let mut catalog = catalog(shown);
+        one.check(DATABASE, true, &mut catalog).unwrap();
+        let mut found = catalog.relations(schema, "t");
+        found.any(|relation| relation.differs.is_some())
+    };
+    assert!(!refused(&[archived, "t(id, name text)"], ""));
+    assert!(!refused(&[archived, "tenant.t(id, name text)"], ""));
+    // One that was not there before is the one that was made.
+    assert!(refused(
+        &[archived, "tenant.t(id, name text)", "t(id, name)"],
+        "public"
+    ));
+    // What has been changed is the only one of its name.
+    let known = nothing();
+    let one = known.connection("server".to_owned());
+    sends(&one, &["t(id)"], "ALTER TABLE t ADD name enc_text");
+    let shown = ["t(id, name)", "tenant.t(id, name text)"];
+    let mut catalog = catalog(&shown);
+    one.check(DATABASE, true, &mut catalog).unwrap();
+    let mut found = catalog.relations("public", "t");
     assert!(found.any(|relation| relation.differs.is_some()));
 }

@@ -190,6 +190,9 @@ pub fn relation_to_json(name: &RelationName, shape: &Shape) -> Value {
     if let Some(line) = line.as_object_mut().filter(|_| !shape.defined.is_empty()) {
         line.insert("defined".to_owned(), json!(shape.defined));
     }
+    if let (Some(line), Some(elsewhere)) = (line.as_object_mut(), &shape.elsewhere) {
+        line.insert("elsewhere".to_owned(), json!(elsewhere));
+    }
     line
 }
 
@@ -297,6 +300,16 @@ fn relation_of(value: &Value) -> Option<(RelationName, Shape)> {
             Value::Null => Vec::new(),
             defined => pairs(defined)?,
         },
+        elsewhere: match &value["elsewhere"] {
+            Value::Null => None,
+            schemas => Some(
+                schemas
+                    .as_array()?
+                    .iter()
+                    .map(text)
+                    .collect::<Option<_>>()?,
+            ),
+        },
     };
     Some((name, shape))
 }
@@ -342,6 +355,7 @@ mod tests {
                 .map(|(name, what)| (name.to_owned(), what.to_owned()))
                 .to_vec(),
             defined: Vec::new(),
+            elsewhere: None,
         };
         let part = shape(Some("staff"), ("marks", "holds confidential values"));
         let relations = [
@@ -388,6 +402,7 @@ mod tests {
             part_of: PartOf::Any,
             columns: Vec::new(),
             defined: pairs(&[("name", "enc_text")]),
+            elsewhere: None,
         };
         let changed = Shape {
             part_of: PartOf::Any,
@@ -397,9 +412,27 @@ mod tests {
                 ("note", "changed"),
             ]),
             defined: pairs(&[("more", "enc_int4(equality)")]),
+            elsewhere: None,
         };
         assert_eq!(shapes, [&defined, &changed]);
         is_written_as(&known, "3.pins");
+    }
+
+    /// The file after a table was made without its schema, when two schemas had one of its name. It
+    /// is never changed.
+    #[test]
+    fn the_golden_file_with_other_schemas_is_read_and_written_as_it_is() {
+        let known = read(&golden("4.pins")).unwrap();
+        let shapes: Vec<&Shape> = known.relations.values().collect();
+        let name = ("name".to_owned(), "enc_text".to_owned());
+        let made = Shape {
+            part_of: PartOf::Nothing,
+            columns: vec![("id".to_owned(), PLAIN.to_owned()), name.clone()],
+            defined: vec![name],
+            elsewhere: Some(["archive", "tenant"].map(str::to_owned).into()),
+        };
+        assert_eq!(shapes, [&made]);
+        is_written_as(&known, "4.pins");
     }
 
     #[test]

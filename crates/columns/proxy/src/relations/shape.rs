@@ -10,7 +10,7 @@ use strongroom_format::columns::{Class, Kind};
 
 use super::known::RelationName;
 use crate::sql::catalog::{Column, Relation};
-use crate::sql::changes::{Change, DefinedColumns};
+use crate::sql::changes::{Change, DefinedColumns, Step};
 
 /// The table that a relation is a part of, by which its comparable columns are named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,9 @@ pub struct Shape {
     pub columns: Vec<(String, String)>,
     /// Columns that it has to have besides, in any place, because a statement of the owner says so.
     pub defined: Vec<(String, String)>,
+    /// Of one whose schema is not known, and that a statement has made: the schemas that had a
+    /// relation of its name before.
+    pub elsewhere: Option<BTreeSet<String>>,
 }
 
 /// Returns what is known of a relation that is as the catalog says.
@@ -45,6 +48,7 @@ pub(super) fn shape_of(relation: &Relation) -> Shape {
         }),
         columns: relation.columns.iter().map(described).collect(),
         defined: Vec::new(),
+        elsewhere: None,
     }
 }
 
@@ -117,12 +121,14 @@ impl Shape {
                 part_of: PartOf::Nothing,
                 columns,
                 defined: confidential,
+                elsewhere: defined.elsewhere.clone(),
             };
         }
         Self {
             part_of: PartOf::Any,
             columns: Vec::new(),
             defined: confidential,
+            elsewhere: defined.elsewhere.clone(),
         }
     }
 
@@ -133,6 +139,7 @@ impl Shape {
             part_of: PartOf::Any,
             columns: Vec::new(),
             defined: vec![(name.to_owned(), what.to_owned())],
+            elsewhere: None,
         })
     }
 
@@ -160,6 +167,7 @@ impl Shape {
             part_of: PartOf::Any,
             columns: Vec::new(),
             defined: defined.cloned().collect(),
+            elsewhere: None,
         };
         (!partial.allows(now)).then(|| difference(name, &partial, now))
     }
@@ -167,12 +175,18 @@ impl Shape {
     /// Returns what is still known of the relation after a statement of the data owner that may
     /// have made this change. `None` if nothing is.
     pub(super) fn after(&self, change: &Change) -> Option<Self> {
-        if change.is_whole {
-            return None;
-        }
+        let after = (!change.is_whole).then(|| self.marked(change));
+        after.filter(|after| !after.is_plain())
+    }
+
+    /// Returns the relation with the columns marked that may be changed or gone.
+    fn marked(&self, change: &Change) -> Self {
         let mut after = self.clone();
+        let is_known = |name: &String| self.columns.iter().any(|(known, _)| known == name);
+        // One that has got another name before may be any that may have been changed.
+        let drops_any = !change.dropped.iter().all(is_known);
         for (name, what) in &mut after.columns {
-            if change.dropped.contains(name) {
+            if change.dropped.contains(name) || (drops_any && what == CHANGED) {
                 DROPPED.clone_into(what);
             } else if change.columns.contains(name) && what != DROPPED {
                 CHANGED.clone_into(what);
@@ -184,7 +198,40 @@ impl Shape {
         if change.moves {
             after.part_of = PartOf::Any;
         }
-        (!after.is_plain()).then_some(after)
+        after
+    }
+
+    /// Returns what the relation is after a statement of the data owner that was carried out and has
+    /// made this change. `schema` is that of the relation that the statement names. `None` if
+    /// nothing is known of it any more.
+    pub(super) fn once_done(&self, schema: &str, change: &Change) -> Option<Self> {
+        let steps = change.steps.iter().filter(|(of, _)| of == schema);
+        let steps: Vec<&Step> = steps.map(|(_, step)| step).collect();
+        if change.is_whole {
+            return None;
+        }
+        let mut after = self.marked(change);
+        if steps.is_empty() {
+            return Some(after);
+        }
+        after.columns.clone_from(&self.columns);
+        for step in steps {
+            match step {
+                Step::Dropped(name) => after.columns.retain(|(known, _)| known != name),
+                Step::Typed(column) => {
+                    let all = after.columns.iter_mut();
+                    for known in all.filter(|(name, _)| *name == column.name) {
+                        *known = defined_as(column);
+                    }
+                }
+                Step::Renamed(from, to) => {
+                    for (name, _) in after.columns.iter_mut().filter(|(name, _)| name == from) {
+                        name.clone_from(to);
+                    }
+                }
+            }
+        }
+        Some(after)
     }
 
     /// Adds what a statement of the owner says of columns of the relation.
@@ -192,6 +239,7 @@ impl Shape {
         if self.columns.is_empty() {
             self.columns = defined.columns;
         }
+        self.elsewhere = defined.elsewhere;
         for column in defined.defined {
             self.defined.retain(|(name, _)| *name != column.0);
             self.defined.push(column);

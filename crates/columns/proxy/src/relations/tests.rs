@@ -3,6 +3,7 @@
 use super::*;
 use strongroom_keyring::durable;
 
+use crate::sql::changes::Change;
 use crate::sql::comparable::{Names, parse_adopted};
 use crate::sql::tests::catalog;
 

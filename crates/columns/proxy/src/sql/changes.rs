@@ -22,8 +22,22 @@ pub(crate) struct Change {
     pub(crate) dropped: BTreeSet<String>,
     /// It may be a part of another table afterwards.
     pub(crate) moves: bool,
+    /// What exactly becomes of `columns` and `dropped`, in this order, where that is certain: of the
+    /// relation in this schema.
+    pub(crate) steps: Vec<(String, Step)>,
     /// The same of all of its partitions.
     pub(crate) are_parts_whole: bool,
+}
+
+/// What becomes of one column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It is gone.
+    Dropped(String),
+    /// It has this type, and the name that it had.
+    Typed(Column),
+    /// Its name before, and afterwards.
+    Renamed(String, String),
 }
 
 impl Change {
@@ -43,6 +57,7 @@ impl Change {
         self.columns.extend(other.columns.iter().cloned());
         self.dropped.extend(other.dropped.iter().cloned());
         self.moves |= other.moves;
+        self.steps.extend(other.steps.iter().cloned());
     }
 }
 
@@ -59,6 +74,9 @@ pub(crate) struct DefinedColumns {
     pub(crate) is_complete: bool,
     /// Whether the statement does nothing if there is a relation of the name.
     pub(crate) only_if_new: bool,
+    /// The schemas that have a relation of the name before a statement that makes one and names no
+    /// schema.
+    pub(crate) elsewhere: Option<BTreeSet<String>>,
     pub(crate) columns: Vec<Column>,
 }
 
@@ -112,6 +130,7 @@ impl DefinedColumns {
             is_temporary,
             is_complete: false,
             only_if_new: false,
+            elsewhere: None,
             columns: Vec::new(),
         }
     }
@@ -183,8 +202,9 @@ impl Changes {
         }
     }
 
-    /// Adds a relation that gets another name or schema.
-    pub(super) fn move_relation(&mut self, relation: &RangeVar, to: NewName) {
+    /// Adds a relation that gets another name or schema; `schema` is its schema, empty if that is
+    /// not certain.
+    pub(super) fn move_relation(&mut self, relation: &RangeVar, schema: String, to: NewName) {
         let change = Change {
             is_whole: true,
             moves: true,
@@ -192,7 +212,7 @@ impl Changes {
         };
         self.relations.insert(named(relation), change);
         self.renamed.push(Renamed {
-            schema: schema_of(relation).to_owned(),
+            schema,
             relation: relation.relname.clone(),
             to,
         });

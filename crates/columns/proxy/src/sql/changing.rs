@@ -9,7 +9,7 @@ use pg_query::protobuf::{
 };
 
 use super::catalog::{Catalog, Column};
-use super::changes::{Change, Changes, DefinedColumns, NewName, Renamed, named};
+use super::changes::{Change, Changes, DefinedColumns, NewName, Renamed, Step, named};
 use super::table::{defined_column, takes_other_columns};
 use super::tree::{is_table_like, names, schema_and_name, schema_of};
 
@@ -41,12 +41,14 @@ pub(super) fn changed_relations(node: &Node, catalog: &Catalog) -> Changes {
         Some(NodeEnum::AlterTableStmt(alter)) => alter_table(catalog, alter, &mut changes),
         Some(NodeEnum::RenameStmt(rename)) => match &rename.relation {
             Some(_) if is_beside_columns(rename.rename_type()) => {}
-            Some(relation) => rename_relation(rename, relation, &mut changes),
+            Some(relation) => rename_relation(catalog, (rename, relation), &mut changes),
             None => return renamed(rename),
         },
         Some(NodeEnum::AlterObjectSchemaStmt(alter)) => match &alter.relation {
             Some(relation) => {
-                changes.move_relation(relation, NewName::Schema(alter.newschema.clone()));
+                let schema = certain_schema(catalog, relation).unwrap_or_default();
+                let to = NewName::Schema(alter.newschema.clone());
+                changes.move_relation(relation, schema, to);
             }
             None if alter.object_type() == ObjectType::ObjectExtension => return Changes::any(),
             None => {}
@@ -70,25 +72,49 @@ pub(super) fn changed_relations(node: &Node, catalog: &Catalog) -> Changes {
 }
 
 /// Adds what a renaming changes that names a relation: the relation itself, or one of its columns.
-fn rename_relation(rename: &RenameStmt, relation: &RangeVar, changes: &mut Changes) {
+fn rename_relation(
+    catalog: &Catalog,
+    (rename, relation): (&RenameStmt, &RangeVar),
+    changes: &mut Changes,
+) {
+    let schema = certain_schema(catalog, relation);
     if rename.rename_type() == ObjectType::ObjectColumn
         || rename.rename_type() == ObjectType::ObjectAttribute
     {
+        let step = Step::Renamed(rename.subname.clone(), rename.newname.clone());
         let change = Change {
             columns: [rename.subname.clone(), rename.newname.clone()].into(),
+            steps: schema
+                .clone()
+                .map(|schema| (schema, step))
+                .into_iter()
+                .collect(),
             ..Change::default()
         };
         changes.relations.insert(named(relation), change);
         changes.renamed.push(Renamed {
-            schema: schema_of(relation).to_owned(),
+            schema: schema.unwrap_or_default(),
             relation: relation.relname.clone(),
             to: NewName::Column(rename.subname.clone(), rename.newname.clone()),
         });
     } else {
         let new = (schema_of(relation).to_owned(), rename.newname.clone());
         changes.relations.insert(new, Change::whole());
-        changes.move_relation(relation, NewName::Relation(rename.newname.clone()));
+        let to = NewName::Relation(rename.newname.clone());
+        changes.move_relation(relation, schema.unwrap_or_default(), to);
     }
+}
+
+/// Returns the schema of a relation that a statement names; `None` if it names no schema and not
+/// exactly one relation has the name.
+fn certain_schema(catalog: &Catalog, range: &RangeVar) -> Option<String> {
+    let (schema, name) = named(range);
+    if !schema.is_empty() && schema != "pg_temp" {
+        return Some(schema);
+    }
+    let mut found = catalog.relations(&schema, &name);
+    let first = found.next()?;
+    found.next().is_none().then(|| first.schema.clone())
 }
 
 /// Returns what a renaming changes that names no relation: any relation where a schema or a type
@@ -161,15 +187,20 @@ fn defined_table(catalog: &Catalog, create: &CreateStmt) -> Option<DefinedColumn
             _ => None,
         })
         .collect();
-    columns
-        .iter()
-        .any(|column| column.kind.is_some())
-        .then(|| DefinedColumns {
+    columns.iter().any(|column| column.kind.is_some()).then(|| {
+        let mut defined = DefinedColumns::of(range);
+        if defined.schema.is_empty() && !defined.is_temporary {
+            let others = catalog.relations("", &defined.relation);
+            let others = others.map(|other| other.schema.clone());
+            defined.elsewhere = Some(others.collect());
+        }
+        DefinedColumns {
             is_complete: !takes_other_columns(create),
             only_if_new: create.if_not_exists,
             columns,
-            ..DefinedColumns::of(range)
-        })
+            ..defined
+        }
+    })
 }
 
 /// Adds the table of an ALTER TABLE, what may become of its columns, and the partitions that it
@@ -186,7 +217,7 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
     });
     let mut change = Change::default();
     let mut is_changed = false;
-    let mut columns = Vec::new();
+    let (mut columns, mut dropped, mut typed) = (Vec::new(), Vec::new(), Vec::new());
     for command in commands {
         let def = command.def.as_ref().and_then(|def| def.node.as_ref());
         match (command.subtype(), def) {
@@ -196,13 +227,18 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
                     columns.push(defined_column(catalog, column));
                 }
             }
-            (Of::AtDropColumn, _) => drop(change.dropped.insert(command.name.clone())),
+            (Of::AtDropColumn, _) => {
+                change.dropped.insert(command.name.clone());
+                dropped.push(Step::Dropped(command.name.clone()));
+            }
             (Of::AtAlterColumnType, Some(NodeEnum::ColumnDef(column))) => {
                 change.columns.insert(command.name.clone());
-                columns.push(Column {
+                let column = Column {
                     name: command.name.clone(),
                     ..defined_column(catalog, column)
-                });
+                };
+                columns.push(column.clone());
+                typed.push(Step::Typed(column));
             }
             (_, Some(NodeEnum::PartitionCmd(partition))) => {
                 if let Some(part) = &partition.name {
@@ -223,6 +259,12 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
         }
         is_changed = true;
     }
+    // PostgreSQL drops before it changes types (tablecmds.c, `AlterTablePass`).
+    let certain = certain_schema(catalog, range);
+    if let Some(schema) = &certain {
+        let steps = dropped.into_iter().chain(typed);
+        change.steps = steps.map(|step| (schema.clone(), step)).collect();
+    }
     if is_changed {
         let before = changes.relations.entry(named(range));
         before.or_default().join(&change);
@@ -230,10 +272,12 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
     columns.retain(|column| column.kind.is_some());
     // With IF EXISTS there may be no such table.
     if !columns.is_empty() && !alter.missing_ok {
-        changes.defined.push(DefinedColumns {
-            columns,
-            ..DefinedColumns::of(range)
-        });
+        let mut defined = DefinedColumns::of(range);
+        let certain = certain.filter(|schema| !schema.starts_with("pg_temp"));
+        if let Some(schema) = certain.filter(|_| !defined.is_temporary) {
+            defined.schema = schema;
+        }
+        changes.defined.push(DefinedColumns { columns, ..defined });
     }
 }
 

@@ -468,8 +468,7 @@ impl Resolver<'_> {
             },
             _ if columns.open.is_some() => columns.whole(),
             _ => {
-                let fields: Vec<Flow> =
-                    columns.named.iter().map(|(_, flow)| flow.clone()).collect();
+                let fields: Vec<Flow> = (0..columns.len()).map(|at| columns.at(at)).collect();
                 let first = columns.at(0);
                 if fields.len() > 1 {
                     Flow {

@@ -209,6 +209,10 @@ pub(crate) struct Columns {
     /// How many of the named columns stand at the place that they have here. `None`: all do; an
     /// unknown number of columns (`f.*` of a function) before others moves those.
     pub(crate) certain: Option<usize>,
+    /// From which place on each column stands at its place by the server's word only. `None`: none
+    /// does. A `*` stands for as many columns as the server says, but for those of a relation that
+    /// are kept (`relations.rs`), behind which there may be more all the same.
+    pub(crate) told: Option<usize>,
     /// What stands at each place, where that is not the named columns' order: any of several
     /// relations may be meant.
     pub(crate) places: Option<Vec<Flow>>,
@@ -244,7 +248,8 @@ impl Columns {
 
     /// Returns what is known of the column at this place, from 0. Where the order is not certain,
     /// returns the flow of the whole row; beyond the last column, what is known of unknown columns,
-    /// or else a flow that counts as confidential.
+    /// or else a flow that counts as confidential. Where a constant or a parameter may stand at
+    /// another place than the server says, returns the flow of all columns that may stand here.
     pub(crate) fn at(&self, place: usize) -> Flow {
         if let Some(places) = &self.places {
             let known = places.get(place).cloned();
@@ -254,6 +259,9 @@ impl Columns {
         }
         if self.certain.is_some_and(|certain| place >= certain) {
             return self.whole();
+        }
+        if self.may_be_moved(place) {
+            return self.whole_from(self.told.unwrap_or_default());
         }
         let named = self.named.get(place).map(|(_, flow)| flow.clone());
         named
@@ -270,8 +278,21 @@ impl Columns {
     /// joined, so that it is confidential if one of them is. It has no kind and no fields, and no
     /// site flows directly into it.
     pub(crate) fn whole(&self) -> Flow {
+        self.whole_from(0)
+    }
+
+    /// Returns whether a constant or a parameter may stand at this place that stands at another one
+    /// by the server's word.
+    pub(crate) fn may_be_moved(&self, place: usize) -> bool {
+        let told = self.told.filter(|told| place >= *told);
+        let moved = told.and_then(|told| self.named.get(told..));
+        moved.is_some_and(|moved| moved.iter().any(|(_, flow)| !flow.carried.is_empty()))
+    }
+
+    /// Returns what `whole` does, of the columns from this place on.
+    fn whole_from(&self, first: usize) -> Flow {
         let mut whole = self.open.clone().unwrap_or_default();
-        for (_, flow) in &self.named {
+        for (_, flow) in self.named.iter().skip(first) {
             whole.join(flow);
         }
         Flow {
@@ -284,7 +305,8 @@ impl Columns {
 
     /// Appends the columns that a `*` stands for. If `other` may have more columns than are known,
     /// so may `self` from then on, with what both know of unknown columns joined, and the places of
-    /// columns after its known ones are uncertain. Places that are uncertain in `other` stay so.
+    /// columns after its known ones are uncertain. Places that are uncertain in `other` stay so, and
+    /// those that are the server's word.
     pub(crate) fn splice(&mut self, other: Self) {
         let before = self.named.len();
         let moved = other
@@ -292,6 +314,9 @@ impl Columns {
             .or_else(|| other.open.as_ref().map(|_| other.named.len()));
         if self.certain.is_none() {
             self.certain = moved.map(|moved| before.saturating_add(moved));
+        }
+        if self.told.is_none() {
+            self.told = other.told.map(|told| before.saturating_add(told));
         }
         self.named.extend(other.named);
         if let Some(open) = other.open {

@@ -71,6 +71,9 @@ pub(crate) struct Effects {
     pub(crate) chains: bool,
     /// It undoes what statements before it have done: ROLLBACK.
     pub(crate) undoes: bool,
+    /// It may undo a part of what the transaction has done, or leave open whether it is carried out:
+    /// ROLLBACK TO SAVEPOINT, PREPARE TRANSACTION.
+    pub(crate) undoes_part: bool,
     /// It begins a transaction.
     pub(crate) begins: bool,
     /// It ends a transaction and begins no other: COMMIT, ROLLBACK, PREPARE TRANSACTION.
@@ -87,6 +90,7 @@ impl Effects {
             copies: Copies::Nothing,
             chains: false,
             undoes: false,
+            undoes_part: false,
             begins: false,
             ends: false,
         }
@@ -101,6 +105,7 @@ impl Effects {
             copies: self.copies.and(other.copies),
             chains: self.chains || other.chains,
             undoes: self.undoes || other.undoes,
+            undoes_part: self.undoes_part || other.undoes_part,
             begins: self.begins || other.begins,
             ends: self.ends || other.ends,
         }

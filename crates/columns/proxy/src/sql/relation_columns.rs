@@ -29,14 +29,16 @@ pub(super) fn columns_of(
             ..column.flow()
         }
     };
-    let named = relation
-        .columns
-        .iter()
+    let columns = relation.columns.iter();
+    let named: Vec<(String, Flow)> = columns
         .map(|column| (column.name.clone(), flow(column)))
         .collect();
     // System relations are known by name only.
     let open = relation.columns.is_empty().then(Flow::plain);
+    // The columns of a plain relation are not kept.
+    let is_kept = named.iter().any(|(_, flow): &(_, Flow)| flow.confidential);
     Columns {
+        told: Some(if is_kept { named.len() } else { 0 }),
         named,
         open,
         ..Columns::default()

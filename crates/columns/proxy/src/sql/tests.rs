@@ -8,6 +8,7 @@ mod leaks;
 mod lineages;
 mod nested;
 mod results;
+mod stars;
 mod statements;
 mod unread;
 

@@ -72,6 +72,8 @@ pub(crate) fn effects(node: &Node) -> Effects {
             // Whether a prepared transaction is committed is decided by another statement.
             let is_prepared = end.kind() == TransactionStmtKind::TransStmtPrepare;
             effects.undoes = rolls_back(end) || is_prepared;
+            effects.undoes_part =
+                effects.undoes && end.kind() != TransactionStmtKind::TransStmtRollback;
             effects.begins = matches!(
                 end.kind(),
                 TransactionStmtKind::TransStmtBegin | TransactionStmtKind::TransStmtStart

@@ -1,7 +1,7 @@
 //! A server that lies of what a statement of the owner has defined. Method: as `wire.rs`.
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-use crate::support::harness::{Wire, catalog};
+use crate::support::harness::{Wire, bind, catalog, parse};
 
 const INSERT: &str = "INSERT INTO p (name) VALUES ('Alice')";
 const STAFF: &str = "INSERT INTO staff (name) VALUES ('Alice')";
@@ -109,4 +109,56 @@ fn what_fails_later_undoes_no_definition() {
     wire.server.expect(b'F');
     wire.fails();
     is_refused(&mut wire, STAFF);
+}
+
+/// The client was told that the relation is what it was.
+#[test]
+fn what_has_failed_leaves_a_relation_as_it_was() {
+    for (name, sql) in [
+        ("drop", "ALTER TABLE p DROP COLUMN name"),
+        ("type", "ALTER TABLE p ALTER name TYPE text"),
+    ] {
+        let mut wire = Wire::start(&format!("failed-{name}"));
+        wire.query(sql);
+        wire.fails();
+        is_refused(&mut wire, INSERT);
+    }
+}
+
+/// A driver prepares a statement, and executes it when it has its description.
+#[test]
+fn a_definition_says_nothing_until_it_is_executed() {
+    let mut wire = Wire::start("prepared");
+    wire.client.send(b'P', &parse(CREATE, &[]));
+    wire.client.send(b'S', b"");
+    wire.sends(b"PDS");
+    wire.server.send(b'1', b"");
+    wire.server.send(b't', &[0, 0]);
+    wire.server.send(b'n', b"");
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'1');
+    wire.client.expect(b'Z');
+    // There is another table of the name.
+    wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
+    wire.server.own_query();
+    let mut rows = catalog();
+    rows.extend(plain().into_iter().filter(|row| row[2] == "staff"));
+    wire.answer(&rows);
+    wire.server.expect(b'Q');
+    wire.completes();
+    wire.client.send(b'B', &bind(0, &[]));
+    wire.client.send(b'E', &[0, 0, 0, 0, 0]);
+    wire.client.send(b'S', b"");
+    wire.sends(b"BES");
+    wire.server.send(b'2', b"");
+    wire.server.send(b'C', b"CREATE TABLE\0");
+    wire.server.send(b'Z', b"I");
+    for tag in [b'2', b'C', b'Z'] {
+        wire.client.expect(tag);
+    }
+    wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
+    wire.server.own_query();
+    wire.answer(&rows);
+    wire.server.expect(b'Q');
+    wire.fails_with("SR-8107");
 }

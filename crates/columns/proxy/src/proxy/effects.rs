@@ -1,0 +1,44 @@
+//! What a statement of the client does besides giving a result: to the transaction, to relations.
+//!
+//! Must not: look at its text.
+
+use std::time::SystemTime;
+
+use super::startup::unkept;
+use super::upstream::{Outcome, Upstream};
+use crate::sql::Effects;
+use crate::sql::changes::Changes;
+
+impl Upstream {
+    /// Notes the effects of a statement that is about to be executed, and which relations it may
+    /// change. Fails with SR-8107 if that cannot be kept.
+    pub(super) fn note_effects(&mut self, effects: Effects, changes: &Changes) -> Outcome {
+        self.defined |= effects.defines;
+        let mut state = self.session.lock();
+        state.announces |= effects.defines;
+        if let Some(fate) = &state.fate {
+            fate.note_statement(effects.ends || effects.chains, effects.undoes_part);
+        }
+        drop(state);
+        if effects.ends || effects.undoes {
+            self.named_queries.end_transaction();
+        }
+        if effects.begins || effects.ends || effects.undoes {
+            let mut state = self.session.lock();
+            state.is_open = (state.is_open || effects.begins) && !effects.ends;
+            if effects.undoes {
+                state.note_undone();
+            }
+        }
+        if effects.chains {
+            self.begun = SystemTime::now();
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let fate = self.session.lock().fate();
+        let database = &self.names.database;
+        let begun = self.relations.begin_change(database, changes, &fate);
+        begun.map_err(|error| unkept(&error).into())
+    }
+}
