@@ -36,7 +36,13 @@ impl Upstream {
         if changes.is_empty() {
             return Ok(());
         }
-        let fate = self.session.lock().fate();
+        let mut state = self.session.lock();
+        if state.skipping || state.refused {
+            // It is not sent.
+            return Ok(());
+        }
+        let fate = state.fate();
+        drop(state);
         let database = &self.names.database;
         let begun = self.relations.begin_change(database, changes, &fate);
         begun.map_err(|error| unkept(&error).into())

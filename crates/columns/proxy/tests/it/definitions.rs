@@ -1,7 +1,7 @@
 //! A server that lies of what a statement of the owner has defined. Method: as `wire.rs`.
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-use crate::support::harness::{Wire, bind, catalog, parse};
+use crate::support::harness::{FAILED, Wire, bind, catalog, parse};
 
 const INSERT: &str = "INSERT INTO p (name) VALUES ('Alice')";
 const STAFF: &str = "INSERT INTO staff (name) VALUES ('Alice')";
@@ -161,4 +161,29 @@ fn a_definition_says_nothing_until_it_is_executed() {
     wire.answer(&rows);
     wire.server.expect(b'Q');
     wire.fails_with("SR-8107");
+}
+
+/// What comes behind an error is ignored up to the next Sync.
+#[test]
+fn what_is_not_executed_defines_nothing() {
+    let mut wire = Wire::start("ignored");
+    wire.client.send(b'P', &parse("SELECT nothing", &[]));
+    wire.client.send(b'H', b"");
+    wire.sends(b"PDH");
+    wire.server.send(b'E', FAILED);
+    wire.client.expect(b'E');
+    wire.client.send(b'P', &parse(CREATE, &[]));
+    wire.client.send(b'B', &bind(0, &[]));
+    wire.client.send(b'E', &[0, 0, 0, 0, 0]);
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'S');
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'Z');
+    wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
+    wire.server.own_query();
+    let mut rows = catalog();
+    rows.extend(plain().into_iter().filter(|row| row[2] == "staff"));
+    wire.answer(&rows);
+    wire.server.expect(b'Q');
+    wire.completes();
 }
