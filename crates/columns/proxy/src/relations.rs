@@ -27,6 +27,9 @@
 //!   leaves of it, and with what it says of columns that are there. Another proxy with the same
 //!   file does not know of the change, and may learn what the relation was: so it is forgotten
 //!   again when the change is over.
+//! - A change is over, for the connections of this proxy, when its transaction has ended as far as
+//!   its client knows. Until then other connections may see what the relation was. Where the
+//!   connection has ended before the answer, either may be seen.
 //!
 //! Must not: hold a value.
 
@@ -36,21 +39,23 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::definitions::Definitions;
-pub(crate) use self::definitions::Fate;
+use self::definitions::{Definitions, Look, Sender};
+pub(crate) use self::fate::Fate;
 pub use self::known::{
     ColumnName, FunctionName, Known, RelationName, Shapes, adopted_to_json, function_to_json,
     relation_to_json,
 };
 use self::known::{gone, learn_or_mark, read, write};
+use self::shape::shape_of;
 pub use self::shape::{PartOf, Shape};
-use self::shape::{difference, shape_of};
 use crate::locked_file::lock;
 use crate::sql::catalog::{Catalog, Relation};
 use crate::sql::changes::Changes;
 use crate::sql::comparable::{ColumnPath, FormerName};
 
+mod changed;
 mod definitions;
+mod fate;
 mod known;
 mod shape;
 
@@ -104,6 +109,13 @@ impl UnderWay {
         self.definitions
             .keep(place, &mut known.relations, temporary);
     }
+}
+
+/// What statements say whose transaction is not over.
+struct Pending {
+    definitions: Definitions,
+    /// Which connection has sent them.
+    of: Sender,
 }
 
 /// How long a server may still be working on a statement whose client has gone: for so long no
@@ -278,16 +290,22 @@ impl Changer {
         };
         // From now on no other connection learns what is changed.
         let mut state = self.relations.state();
-        let before = state.changing.entry(self.number);
-        let before = before.or_insert_with(|| under_way(Changes::default()));
-        before.changes.join(changes);
+        let own = state.changing.entry(self.number);
+        let own = own.or_insert_with(|| under_way(Changes::default()));
+        let done = own.definitions.was_decided(Instant::now());
+        let done = done.then(|| std::mem::replace(own, under_way(Changes::default())));
+        own.changes.join(changes);
+        let pending = own.definitions.clone();
         drop(state);
         let mut temporary = self.temporary();
         let definitions = self.relations.change(|known| {
+            if let Some(done) = done {
+                done.end(known, &mut temporary);
+            }
             let here = known.relations.iter();
             let here =
                 here.filter(|(name, _)| self.is_here(&name.server, &name.database, database));
-            let definitions = Definitions::of(changes, here, temporary.iter(), fate);
+            let definitions = Definitions::of(changes, here, temporary.iter(), (&pending, fate));
             under_way(changes.clone()).forget(known);
             definitions
         })?;
@@ -318,24 +336,27 @@ impl Changer {
         }
     }
 
-    /// Notes in the catalog that the database had confidential columns or functions when they were
-    /// seen first, unless all of them are among the changes.
+    /// Notes in the catalog that the database has confidential columns or functions by what is
+    /// known, and by what statements under way (`pending`) say, leave, or may not have done yet.
     fn note_confidential(
         &self,
         database: &str,
         catalog: &mut Catalog,
         known: &Known,
-        changes: &[&Changes],
+        (changing, pending): (&Changes, &[Pending]),
     ) {
-        let relation = known.relations.iter().any(|(name, shape)| {
-            let is_changed = |of: &&Changes| is_in(of, name.path(), shape.part_of.table());
-            self.is_here(&name.server, &name.database, database) && !changes.iter().any(is_changed)
-        });
-        let function = known.functions.iter().any(|name| {
-            let is_changed = |of: &&Changes| of.has_function(&name.function);
-            self.is_here(&name.server, &name.database, database) && !changes.iter().any(is_changed)
-        });
-        if relation || function || !self.temporary().is_empty() {
+        let mut relations = known.relations.keys();
+        let mut functions = known.functions.iter();
+        let is_kept = relations.any(|name| self.is_here(&name.server, &name.database, database))
+            || functions.any(|name| {
+                self.is_here(&name.server, &name.database, database)
+                    && !changing.has_function(&name.function)
+            });
+        let mut pending = pending.iter();
+        if is_kept
+            || pending.any(|pending| pending.definitions.is_confidential(pending.of))
+            || !self.temporary().is_empty()
+        {
             catalog.note_confidential();
         }
     }
@@ -352,44 +373,60 @@ impl Changer {
 
     /// Compares the catalog of a database with what is known, and marks the relations that are not
     /// what they were, or are gone. Learns those that are new. `settled`: the connection is in no
-    /// transaction, so that what it has changed is what all others see.
+    /// transaction, so that what it has changed is what all others see. `since`: when the server was
+    /// asked for the catalog.
     ///
     /// # Errors
     /// Those of the file.
     pub(crate) fn check(
         &self,
         database: &str,
-        settled: bool,
+        (settled, since): (bool, Instant),
         catalog: &mut Catalog,
     ) -> io::Result<()> {
         let mut state = self.relations.state();
+        let is_here = |of: &UnderWay| self.is_here(&of.server, &of.database, database);
         // What the connection has changed, its partitions included, is learned again.
-        let own = settled.then(|| state.changing.remove(&self.number));
-        let own = own.flatten();
-        let mut changing = Changes::default();
-        let is_over = |(since, _): &mut (Instant, UnderWay)| since.elapsed() >= LEFT_LIMIT;
+        let is_done = |number: &u64, of: &mut UnderWay| {
+            settled && *number == self.number || is_here(of) && of.definitions.was_decided(since)
+        };
+        let done: Vec<_> = state.changing.extract_if(.., is_done).collect();
+        let is_over = |(ended, of): &mut (Instant, UnderWay)| {
+            is_here(of) && (ended.elapsed() >= LEFT_LIMIT || of.definitions.was_decided(since))
+        };
         let over: Vec<_> = state.left.extract_if(.., is_over).collect();
-        let left = state.left.iter().map(|(_, under_way)| under_way);
-        let here = state.changing.values().chain(left);
+        let mut changing = Changes::default();
         let mut pending = Vec::new();
-        for under_way in here.filter(|of| self.is_here(&of.server, &of.database, database)) {
+        let left = state.left.iter();
+        let left = left.map(|(_, under_way)| (Sender::Gone, under_way));
+        let of_connections = state.changing.iter().map(|(number, under_way)| {
+            let is_own = *number == self.number;
+            (if is_own { Sender::Own } else { Sender::Other }, under_way)
+        });
+        for (of, under_way) in of_connections.chain(left).filter(|(_, of)| is_here(of)) {
             changing.join(&under_way.changes);
-            pending.push(under_way.definitions.clone());
+            pending.push(Pending {
+                definitions: under_way.definitions.clone(),
+                of,
+            });
         }
         drop(state);
         self.relations.change(|known| {
-            for (_, under_way) in &over {
+            for (_, under_way) in over {
                 under_way.forget(known);
+                let definitions = under_way.definitions;
+                definitions.keep_either(&mut known.relations, catalog);
             }
             self.adopt_columns(database, catalog, known);
-            let of_own = own.as_ref().map(|own| &own.changes);
-            let all: Vec<&Changes> = of_own.into_iter().chain([&changing]).collect();
-            self.note_confidential(database, catalog, known, &all);
-            if let Some(own) = own {
-                own.end(known, &mut self.temporary());
+            for (number, under_way) in done {
+                match number == self.number {
+                    true => under_way.end(known, &mut self.temporary()),
+                    false => under_way.end(known, &mut Shapes::new()),
+                }
             }
             let under_way = (&changing, pending.as_slice());
-            self.check_relations(database, catalog, &mut known.relations, under_way);
+            self.note_confidential(database, catalog, known, under_way);
+            self.check_relations(database, catalog, &mut known.relations, (under_way, since));
             let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
             let functions = catalog.functions_mut();
             let found = functions.iter().filter(|name| !changing.has_function(name));
@@ -417,7 +454,7 @@ impl Changer {
         database: &str,
         catalog: &mut Catalog,
         known: &mut Shapes,
-        (changing, pending): (&Changes, &[Definitions]),
+        ((changing, pending), since): ((&Changes, &[Pending]), Instant),
     ) {
         let mut temporary = self.temporary();
         if !catalog.temporary_schema.is_empty() {
@@ -443,8 +480,14 @@ impl Changer {
                 relation: name.to_owned(),
             };
             let of = if is_own { &mut *temporary } else { &mut *known };
-            if is_changing {
-                relation.differs = difference_under_way(of, pending, &named, relation);
+            let differs = difference_under_way((pending, since), (&named, is_own), relation);
+            if is_changing || differs.is_some() {
+                relation.differs = differs.or_else(|| {
+                    let mut pending = pending.iter();
+                    let is_known = pending.any(|pending| pending.definitions.has(&named, is_own));
+                    let kept = of.get(&named).filter(|_| !is_known);
+                    kept?.against(&named, &shape_of(relation))
+                });
             } else {
                 learn_or_mark(of, named, relation);
             }
@@ -532,20 +575,23 @@ fn may_be_gone(
         || of_root.is_some_and(|change| change.are_parts_whole)
 }
 
-/// Returns in what a relation differs that statements are changing: it has to be what it was, or
-/// what they leave of it, and may not contradict what they say.
+/// Returns in what a relation differs from what the statements under way leave of it and say of it.
+/// A session's temporary relation is changed by its own statements only.
 fn difference_under_way(
-    known: &Shapes,
-    pending: &[Definitions],
-    name: &RelationName,
+    (pending, since): (&[Pending], Instant),
+    (name, is_temporary): (&RelationName, bool),
     relation: &Relation,
 ) -> Option<String> {
     let now = shape_of(relation);
-    let before = known.get(name).filter(|before| !before.allows(&now));
-    let before = before.map(|before| difference(name, before, &now));
-    before.or_else(|| {
-        let mut pending = pending.iter();
-        pending.find_map(|definitions| definitions.contradiction(name, &now))
+    let is_own = |pending: &&Pending| pending.of == Sender::Own || !is_temporary;
+    let mut pending = pending.iter().filter(is_own);
+    pending.find_map(|pending| {
+        let look = Look {
+            of: pending.of,
+            is_temporary,
+            since,
+        };
+        pending.definitions.difference(name, &now, look)
     })
 }
 
@@ -556,7 +602,7 @@ fn forget_changes(known: &mut Shapes, is_here: impl Fn(&RelationName) -> bool, c
         if !is_here(name) {
             return true;
         }
-        for (_, change) in definitions::changes_of(changes, name, shape) {
+        for (_, change) in changed::changes_of(changes, name, shape) {
             match shape.after(&change) {
                 Some(after) => *shape = after,
                 None => return false,
@@ -575,3 +621,5 @@ fn is_session_s_own(schema: &str) -> bool {
 mod definition_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod under_way_tests;

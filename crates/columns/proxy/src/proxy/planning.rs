@@ -132,6 +132,7 @@ impl Upstream {
         if transaction != b'I' && !(transaction == b'T' && (self.defined || force)) {
             return Ok(false);
         }
+        let asked = Instant::now();
         let Some(rows) = &self.query_own(CATALOG_QUERY)? else {
             // Without it a column that has become confidential would be taken for a plain one.
             return Err(unread_catalog().into());
@@ -143,7 +144,7 @@ impl Upstream {
         let settled = transaction == b'I';
         let kept = self
             .relations
-            .check(&self.names.database, settled, &mut catalog);
+            .check(&self.names.database, (settled, asked), &mut catalog);
         if let Err(error) = kept {
             self.denied.get_or_insert_with(|| unkept(&error));
         }

@@ -254,6 +254,8 @@ pub(crate) struct State {
     pub(crate) results: Arc<Results>,
     /// One of the two threads has ended.
     pub(crate) ended: bool,
+    /// The connection has ended before all answers had come.
+    pub(crate) is_cut: bool,
     /// Number of the last request that was appended, of any kind. Data for a COPY of an older
     /// request is dropped.
     pub(crate) requests: u64,
@@ -298,6 +300,7 @@ impl Session {
             catalog: Arc::new(catalog),
             results: Arc::new(results),
             ended: false,
+            is_cut: false,
             requests: 0,
             copying: None,
             lost: false,
@@ -351,6 +354,7 @@ impl Session {
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
+        state.is_cut |= !state.pending_answers.is_empty();
         for expect in state.pending_answers.drain(..) {
             expect.notify_dropped();
         }

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufReader, Read as _, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, invalid};
 
@@ -79,6 +80,7 @@ pub(crate) fn accept_client(
     let Some(ready) = authenticate(&mut client, &mut server, &mut settings)? else {
         return Ok(None);
     };
+    let asked = Instant::now();
     let Some((mut catalog, in_time)) = read_catalog(&mut server)? else {
         return refuse(&mut client, &unread_catalog());
     };
@@ -95,7 +97,7 @@ pub(crate) fn accept_client(
     let name =
         zone_session::client_name(&text(b"user"), &names.database, &text(b"application_name"));
     let relations = shared.relations.connection(address.to_string());
-    if let Err(error) = relations.check(&names.database, true, &mut catalog) {
+    if let Err(error) = relations.check(&names.database, (true, asked), &mut catalog) {
         return refuse(&mut client, &unkept(&error));
     }
     let zone_session = match open_session(&mut server, &catalog, shared, (&name, in_time))? {

@@ -192,7 +192,8 @@ impl Upstream {
     /// Closes what the connection has, because the client has left.
     fn leave(&mut self) {
         let state = self.session.lock();
-        let (is_over, is_open) = (state.pending_answers.is_empty(), state.is_open);
+        let is_over = state.pending_answers.is_empty() && !state.is_cut;
+        let is_open = state.is_open;
         drop(state);
         self.relations.leave(is_over, is_open);
         self.close_session();

@@ -1,123 +1,27 @@
-//! What statements of the owner say of columns, from when they are sent until they are done.
-//!
-//! Whether a statement was carried out is the server's word. So one counts as carried out unless
-//! the client was told of an error, or has rolled something back: the owner knows of both. Then
-//! everything is what it was before, or, where only a part of the transaction may have been undone,
-//! what the server says.
+//! What statements of the owner say of relations, from when they are sent until they are done.
 //!
 //! Must not: hold a value.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::time::Instant;
 
+use super::changed::Changed;
+use super::fate::{Fate, Outcome};
 use super::known::{RelationName, Shapes};
-use super::shape::{Shape, difference, shape_of};
+use super::shape::{PLAIN, Shape, difference, shape_of};
 use crate::sql::catalog::{Catalog, Relation};
-use crate::sql::changes::{Change, Changes, NewName, Renamed, may_mean};
-
-/// What has become of the definitions that a connection has sent in one transaction, as far as its
-/// client knows.
-#[derive(Debug)]
-pub(crate) struct Fate {
-    /// How often the connection's client was told of an error, or has rolled something back.
-    undone: Arc<AtomicU64>,
-    /// The same before the first definition.
-    before: u64,
-    /// Whether a part of the transaction may have been undone, or what was undone may not be a part
-    /// of it.
-    is_blurred: AtomicBool,
-    /// Whether the client has ended the transaction: what goes wrong with a statement after that
-    /// one says nothing of it.
-    is_over: AtomicBool,
-    /// What has become of them, once the transaction is over.
-    decided: OnceLock<Outcome>,
-}
-
-/// What has become of definitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// All were carried out.
-    Kept,
-    /// All were undone.
-    Undone,
-    /// Any of them may have been undone.
-    Unclear,
-}
-
-impl Fate {
-    /// Returns the fate of definitions of which the first one is about to be sent. `undone` counts
-    /// the connection's errors and rollbacks.
-    pub(crate) fn begin(undone: &Arc<AtomicU64>) -> Arc<Self> {
-        Arc::new(Self {
-            before: undone.load(Ordering::Acquire),
-            undone: Arc::clone(undone),
-            is_blurred: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-            decided: OnceLock::new(),
-        })
-    }
-
-    /// Returns what has become of the definitions: by what the client knows now, or, once the
-    /// transaction is over, by what it knew at the end of that.
-    fn outcome(&self) -> Outcome {
-        let up_to_now = || {
-            let is_kept = self.undone.load(Ordering::Acquire) == self.before;
-            match self.is_blurred.load(Ordering::Acquire) {
-                _ if is_kept => Outcome::Kept,
-                true => Outcome::Unclear,
-                false => Outcome::Undone,
-            }
-        };
-        self.decided.get().copied().unwrap_or_else(up_to_now)
-    }
-
-    /// Notes that errors and rollbacks do not tell any more whether all of the definitions are
-    /// undone.
-    pub(crate) fn blur(&self) {
-        self.is_blurred.store(true, Ordering::Release);
-    }
-
-    /// Notes a statement of the client after the first definition. `ends`: it ends the transaction.
-    /// `undoes_part`: it may undo a part of it.
-    pub(crate) fn note_statement(&self, ends: bool, undoes_part: bool) {
-        if undoes_part || self.is_over.load(Ordering::Acquire) {
-            self.blur();
-        }
-        self.is_over.fetch_or(ends, Ordering::AcqRel);
-    }
-
-    /// Notes that the transaction is over: later errors say nothing of it.
-    pub(crate) fn decide(&self) {
-        self.decided.get_or_init(|| self.outcome());
-    }
-
-    /// Notes that the client has left within the transaction, which the server rolls back.
-    pub(super) fn give_up(&self) {
-        self.decided.get_or_init(|| Outcome::Undone);
-    }
-}
+use crate::sql::changes::{Changes, NewName, Renamed, may_mean};
 
 /// A relation, and what it has to be once a statement is done.
 #[derive(Clone, Debug)]
-struct Definition {
+pub(super) struct Definition {
     /// The relation's schema; empty if the statement names none.
-    schema: String,
-    relation: String,
-    is_temporary: bool,
-    shape: Shape,
-}
-
-/// A known relation that statements change.
-#[derive(Clone, Debug)]
-struct Changed {
-    name: RelationName,
-    is_temporary: bool,
-    /// What was known of it before them.
-    before: Shape,
-    /// What is known of it while they are under way.
-    meanwhile: Option<Shape>,
-    /// What is known of it once they are done.
-    after: Option<Shape>,
+    pub(super) schema: String,
+    pub(super) relation: String,
+    pub(super) is_temporary: bool,
+    /// Whether it is gone when the transaction ends.
+    is_passing: bool,
+    pub(super) shape: Shape,
 }
 
 /// What the statements of a connection say.
@@ -129,21 +33,45 @@ pub(super) struct Definitions {
     fate: Option<Arc<Fate>>,
 }
 
+/// Which connection has sent statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// The one that looks.
+    Own,
+    /// Another one.
+    Other,
+    /// One that has ended before it had an answer.
+    Gone,
+}
+
+/// How a relation of the catalog is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// Whose statements they are.
+    pub(super) of: Sender,
+    /// Whether the relation is one of the session's own, temporary relations.
+    pub(super) is_temporary: bool,
+    /// When the server was asked for the catalog.
+    pub(super) since: Instant,
+}
+
 impl Definitions {
-    /// Returns what one statement says. `known` are the relations of the database as they were
-    /// before it, `temporary` the session's own ones.
+    /// Returns what one statement says. `known` are the relations of the database as they were kept
+    /// before it, `temporary` the session's own ones, `pending` what the connection's earlier
+    /// statements of the transaction say.
     pub(super) fn of<'k>(
         changes: &Changes,
         known: impl Iterator<Item = (&'k RelationName, &'k Shape)> + Clone,
         temporary: impl Iterator<Item = (&'k RelationName, &'k Shape)> + Clone,
-        fate: &Arc<Fate>,
+        (pending, fate): (&Self, &Arc<Fate>),
     ) -> Self {
+        let kept = known.clone().map(|one| (one, false));
+        let kept = kept.chain(temporary.clone().map(|one| (one, true)));
+        let before = pending.applied_to(kept);
         let mut all = Vec::new();
         for defined in &changes.defined {
-            let mut named = known.clone().chain(temporary.clone());
-            let is_there = |(name, _): (&RelationName, &Shape)| {
-                name.relation == defined.relation && may_mean(&defined.schema, &name.schema)
-            };
+            let mut named = before.iter();
+            let is_there = |one: &Definition| one.is_of(&defined.schema, &defined.relation);
             if defined.only_if_new && named.any(is_there) {
                 continue;
             }
@@ -151,19 +79,14 @@ impl Definitions {
                 schema: defined.schema.clone(),
                 relation: defined.relation.clone(),
                 is_temporary: defined.is_temporary,
+                is_passing: defined.is_passing,
                 shape: Shape::of_definition(defined),
             });
         }
         for renamed in &changes.renamed {
-            let one = |is_temporary: bool| {
-                move |(name, shape): (&RelationName, &Shape)| {
-                    let is_meant = name.relation == renamed.relation
-                        && (renamed.schema.is_empty() || name.schema == renamed.schema);
-                    is_meant.then(|| renamed_definition(name, shape, renamed, is_temporary))
-                }
-            };
-            let meant = known.clone().filter_map(one(false));
-            let mut meant = meant.chain(temporary.clone().filter_map(one(true)));
+            let is_meant = |one: &&Definition| one.is_of(&renamed.schema, &renamed.relation);
+            let meant = before.iter().filter(is_meant);
+            let mut meant = meant.map(|one| renamed_definition(one, renamed));
             // Without its schema the relation may be any of the name: only what all of them say is
             // certain.
             if let Some(Some(first)) = meant.next()
@@ -186,6 +109,45 @@ impl Definitions {
         }
     }
 
+    /// Returns the relations that are kept, as they are once the statements are done. `kept` tells
+    /// of each whether it is temporary.
+    fn applied_to<'k>(
+        &self,
+        kept: impl Iterator<Item = ((&'k RelationName, &'k Shape), bool)>,
+    ) -> Vec<Definition> {
+        let of = |name: &RelationName, shape: &Shape, is_temporary: bool| Definition {
+            schema: name.schema.clone(),
+            relation: name.relation.clone(),
+            is_temporary,
+            is_passing: false,
+            shape: shape.clone(),
+        };
+        let is_changed = |name: &RelationName, is_temporary: bool| {
+            let mut all = self.changed.iter();
+            all.any(|changed| changed.is(name, is_temporary))
+        };
+        let mut all: Vec<Definition> = kept
+            .filter(|((name, _), is_temporary)| !is_changed(name, *is_temporary))
+            .map(|((name, shape), is_temporary)| of(name, shape, is_temporary))
+            .collect();
+        let changed = self.changed.iter();
+        all.extend(changed.filter_map(|changed| {
+            let after = changed.after.as_ref()?;
+            Some(of(&changed.name, after, changed.is_temporary))
+        }));
+        for definition in &self.all {
+            let same = all.iter_mut().find(|one| {
+                one.is_temporary == definition.is_temporary
+                    && one.is_of(&definition.schema, &definition.relation)
+            });
+            match same {
+                Some(one) => one.shape.join(definition.shape.clone()),
+                None => all.push(definition.clone()),
+            }
+        }
+        all
+    }
+
     /// Adds what a later statement with these changes says.
     pub(super) fn join(&mut self, changes: &Changes, later: Self) {
         if self.all.is_empty() && self.changed.is_empty() {
@@ -196,7 +158,7 @@ impl Definitions {
         }
         let is_new = |of: &Changed| {
             let mut all = self.changed.iter();
-            !all.any(|changed| (changed.is_temporary, &changed.name) == (of.is_temporary, &of.name))
+            !all.any(|changed| changed.is(&of.name, of.is_temporary))
         };
         let new: Vec<_> = later.changed.into_iter().filter(is_new).collect();
         self.changed.extend(new);
@@ -207,7 +169,7 @@ impl Definitions {
             let Some(change) = changes.of(&before.schema, &before.relation) else {
                 return true;
             };
-            match before.shape.after(&change) {
+            match before.shape.once_done(&before.schema, &change) {
                 Some(after) => before.shape = after,
                 None => return false,
             }
@@ -217,9 +179,15 @@ impl Definitions {
     }
 
     /// What becomes of the statements, as far as that is known.
-    fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> Outcome {
         let fate = self.fate.as_ref();
         fate.map_or(Outcome::Unclear, |fate| fate.outcome())
+    }
+
+    /// Whether their transaction was over at this time.
+    pub(super) fn was_decided(&self, at: Instant) -> bool {
+        let fate = self.fate.as_ref();
+        fate.is_some_and(|fate| fate.was_decided(at))
     }
 
     /// Gives the statements up, because their client has left in the middle of their transaction.
@@ -229,17 +197,112 @@ impl Definitions {
         }
     }
 
-    /// Returns how a relation of the catalog contradicts the definitions, `None` if it does not: a
-    /// column that they define has another type. One that is missing is no contradiction, because
-    /// another transaction may not see it yet.
-    pub(super) fn contradiction(&self, name: &RelationName, now: &Shape) -> Option<String> {
-        if self.outcome() != Outcome::Kept {
-            return None;
+    /// Whether the statements change this known relation.
+    pub(super) fn has(&self, name: &RelationName, is_temporary: bool) -> bool {
+        let mut all = self.changed.iter();
+        all.any(|changed| changed.is(name, is_temporary))
+    }
+
+    /// Whether there is something confidential in the database, by what the statements say or
+    /// leave; for another connection, as long as they are not done, also by what was there before.
+    pub(super) fn is_confidential(&self, of: Sender) -> bool {
+        let is_own = of == Sender::Own;
+        let is_confidential = |shape: &Shape| !shape.is_plain();
+        let mut said = self.all.iter();
+        let mut changed = self.changed.iter();
+        said.any(|definition| is_confidential(&definition.shape))
+            || changed.any(|changed| !is_own || changed.after.as_ref().is_some_and(is_confidential))
+    }
+
+    /// Returns in what a relation of the catalog differs from what the statements leave of it and
+    /// say of it; for another connection than their own, as long as their transaction is not over,
+    /// from that and from what it was before. `None` if it does not.
+    pub(super) fn difference(
+        &self,
+        name: &RelationName,
+        now: &Shape,
+        look: Look,
+    ) -> Option<String> {
+        let mut changed = self.changed.iter();
+        let changed = changed.find(|changed| changed.is(name, look.is_temporary));
+        let is_sure = look.of == Sender::Own || self.was_decided(look.since);
+        match self.outcome() {
+            Outcome::Unclear => changed?.meanwhile.as_ref()?.against(name, now),
+            Outcome::Kept if is_sure => self.against_after(changed, name, now, look),
+            Outcome::Undone if is_sure => changed?.before.against(name, now),
+            Outcome::Kept | Outcome::Undone => self.against_both(changed, name, now, look),
         }
-        let mut all = self.all.iter().filter(|definition| {
-            definition.relation == name.relation && may_mean(&definition.schema, &name.schema)
+    }
+
+    /// Returns in what a relation differs from what it has to be once the statements are done.
+    fn against_after(
+        &self,
+        changed: Option<&Changed>,
+        name: &RelationName,
+        now: &Shape,
+        look: Look,
+    ) -> Option<String> {
+        let said = self.said_of(name, look).find_map(|definition| {
+            if definition.is_certainly_of(name) {
+                definition.shape.against(name, now)
+            } else {
+                definition.shape.contradiction(name, now, |_| true)
+            }
         });
-        all.find_map(|definition| definition.shape.contradiction(name, now))
+        said.or_else(|| changed?.after.as_ref()?.against(name, now))
+    }
+
+    /// Returns in what a relation differs from what it was, and from what it has to be once the
+    /// statements are done. Where it is what it was, and a column is plain that becomes
+    /// confidential, it differs, too: a statement of another connection may be carried out only
+    /// after that.
+    fn against_both(
+        &self,
+        changed: Option<&Changed>,
+        name: &RelationName,
+        now: &Shape,
+        look: Look,
+    ) -> Option<String> {
+        let Some(changed) = changed else {
+            return self.said_of(name, look).find_map(|definition| {
+                if definition.is_certainly_of(name) && !definition.shape.columns.is_empty() {
+                    definition.shape.against(name, now)
+                } else {
+                    definition.shape.contradiction(name, now, |_| true)
+                }
+            });
+        };
+        let before = changed.before.against(name, now);
+        if before.is_some() {
+            let is_unknown = changed.after.is_none() && self.said_of(name, look).next().is_none();
+            let after = || self.against_after(Some(changed), name, now, look);
+            return match look.of {
+                // Where nobody was told whether the relation is another one, it may be.
+                Sender::Gone if is_unknown => None,
+                _ if is_unknown => before,
+                _ => after(),
+            };
+        }
+        let said = self.said_of(name, look);
+        let mut all = said
+            .map(|definition| &definition.shape)
+            .chain(&changed.after);
+        all.find_map(|shape| shape.contradiction(name, now, |what| what == PLAIN))
+    }
+
+    /// Returns what the statements say of a relation of this name.
+    fn said_of<'d>(
+        &'d self,
+        name: &'d RelationName,
+        look: Look,
+    ) -> impl Iterator<Item = &'d Definition> {
+        self.all.iter().filter(move |definition| {
+            let elsewhere = definition.shape.elsewhere.as_ref();
+            let is_other = elsewhere.is_some_and(|schemas| schemas.contains(&name.schema));
+            definition.is_temporary == look.is_temporary
+                && definition.is_of(&name.schema, &name.relation)
+                && !is_other
+        })
     }
 
     /// Adds what the statements say to what is known, now that they are done, or restores what was
@@ -260,12 +323,12 @@ impl Definitions {
             } else {
                 &mut *known
             };
-            changed.end(of, outcome);
+            changed.end(of, outcome == Outcome::Kept);
         }
         if outcome == Outcome::Undone {
             return;
         }
-        for definition in self.all {
+        for definition in self.all.into_iter().filter(|one| !one.is_passing) {
             let name = RelationName {
                 server: server.to_owned(),
                 database: database.to_owned(),
@@ -283,81 +346,25 @@ impl Definitions {
             }
         }
     }
-}
 
-impl Changed {
-    /// Returns what a statement does to a known relation; `None` if it does nothing to it.
-    fn of(
-        changes: &Changes,
-        name: &RelationName,
-        shape: &Shape,
-        is_temporary: bool,
-    ) -> Option<Self> {
-        if changes_of(changes, name, shape).is_empty() {
-            return None;
-        }
-        let mut changed = Self {
-            name: name.clone(),
-            is_temporary,
-            before: shape.clone(),
-            meanwhile: Some(shape.clone()),
-            after: Some(shape.clone()),
-        };
-        changed.join(changes);
-        Some(changed)
-    }
-
-    /// Adds what a later statement does.
-    fn join(&mut self, changes: &Changes) {
-        for (of, is_done) in [(&mut self.meanwhile, false), (&mut self.after, true)] {
-            let Some(shape) = of.take() else {
-                continue;
-            };
-            let mut all = changes_of(changes, &self.name, &shape).into_iter();
-            *of = all.try_fold(shape, |shape, (schema, change)| match is_done {
-                true => shape.once_done(&schema, &change),
-                false => shape.after(&change),
-            });
-        }
-    }
-
-    /// Adds to what is known what the relation is, now that the statements are done or undone.
-    fn end(self, known: &mut Shapes, outcome: Outcome) {
-        // Other statements may have changed it, too.
-        if known.get(&self.name) != self.meanwhile.as_ref() {
+    /// Adds to what is known what has become of relations whose connection has ended before the
+    /// server's answer: each is what it was, or what the statements leave, whichever the catalog
+    /// shows. A part of what may have been undone is left to the server's word.
+    pub(super) fn keep_either(self, known: &mut Shapes, catalog: &Catalog) {
+        if self.outcome() == Outcome::Unclear {
             return;
         }
-        let shape = match outcome {
-            Outcome::Kept => self.after,
-            Outcome::Undone | Outcome::Unclear => Some(self.before),
-        };
-        match shape.filter(|shape| !shape.is_plain()) {
-            Some(shape) => drop(known.insert(self.name, shape)),
-            None => drop(known.remove(&self.name)),
+        for changed in self.changed.into_iter().filter(|of| !of.is_temporary) {
+            let (schema, relation) = changed.name.path();
+            let now = catalog.relations(schema, relation).next().map(shape_of);
+            let is_after = match (&changed.after, &now) {
+                (Some(after), Some(now)) => after.allows(now),
+                (None, Some(now)) => !changed.before.allows(now),
+                (after, None) => after.is_none(),
+            };
+            changed.end(known, is_after);
         }
     }
-}
-
-/// Returns what a statement does to a known relation, or to the table that it is a part of, with
-/// the schema of the relation that the statement names.
-pub(super) fn changes_of(
-    changes: &Changes,
-    name: &RelationName,
-    shape: &Shape,
-) -> Vec<(String, Change)> {
-    let own = changes.of(&name.schema, &name.relation);
-    let own = own.map(|change| (name.schema.clone(), change));
-    let of_root = shape.part_of.table().and_then(|(schema, root)| {
-        let change = changes.of(schema, root)?;
-        // What happens to its table happens to a partition, but for what becomes of its name.
-        let change = Change {
-            is_whole: change.are_parts_whole,
-            moves: change.moves || change.is_whole,
-            ..change
-        };
-        Some((schema.to_owned(), change))
-    });
-    own.into_iter().chain(of_root).collect()
 }
 
 impl Definition {
@@ -367,30 +374,29 @@ impl Definition {
             && self.is_temporary == other.is_temporary
             && self.shape == other.shape
     }
+
+    /// Whether it may be of a relation of this name. Either schema is empty where it is not known.
+    fn is_of(&self, schema: &str, relation: &str) -> bool {
+        self.relation == relation && may_mean(schema, &self.schema)
+    }
+
+    /// Whether it is of this relation of its name, and of no other.
+    fn is_certainly_of(&self, name: &RelationName) -> bool {
+        self.schema == name.schema || self.is_temporary || self.shape.elsewhere.is_some()
+    }
 }
 
 /// Returns what a statement that renames something says of a known relation, or of its columns: of
 /// the one of that schema, or without a schema of one of them. `None` where it says nothing.
-fn renamed_definition(
-    name: &RelationName,
-    shape: &Shape,
-    renamed: &Renamed,
-    is_temporary: bool,
-) -> Option<Definition> {
-    let mut definition = Definition {
-        schema: match renamed.schema.as_str() {
-            "" => String::new(),
-            _ => name.schema.clone(),
-        },
-        relation: name.relation.clone(),
-        is_temporary,
-        shape: shape.clone(),
-    };
+fn renamed_definition(of: &Definition, renamed: &Renamed) -> Option<Definition> {
+    let mut definition = of.clone();
+    definition.schema.clone_from(&renamed.schema);
+    definition.shape.elsewhere = None;
     match &renamed.to {
         NewName::Relation(to) => definition.relation.clone_from(to),
         NewName::Schema(to) => definition.schema.clone_from(to),
         NewName::Column(from, to) => {
-            definition.shape = Shape::of_column(to, shape.what(from)?)?;
+            definition.shape = Shape::of_column(to, of.shape.what(from)?)?;
         }
     }
     Some(definition)

@@ -10,7 +10,7 @@ use strongroom_format::columns::{Class, Kind};
 
 use super::known::RelationName;
 use crate::sql::catalog::{Column, Relation};
-use crate::sql::changes::{Change, DefinedColumns, Step};
+use crate::sql::changes::{Change, DefinedColumns, Step, may_mean};
 
 /// The table that a relation is a part of, by which its comparable columns are named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,10 +157,24 @@ impl Shape {
             && defined.all(|column| now.columns.contains(column))
     }
 
+    /// Returns in what a relation differs from this; `None` if it does not.
+    pub(super) fn against(&self, name: &RelationName, now: &Self) -> Option<String> {
+        (!self.allows(now)).then(|| difference(name, self, now))
+    }
+
     /// Returns how a relation contradicts a definition, `None` if it does not: a column that is to
-    /// be confidential is there and of another type. One that is missing is no contradiction.
-    pub(super) fn contradiction(&self, name: &RelationName, now: &Self) -> Option<String> {
-        let is_there = |column: &str| now.columns.iter().any(|(name, _)| name == column);
+    /// be confidential is there and of another type, for which `counts` is true. One that is
+    /// missing is no contradiction.
+    pub(super) fn contradiction(
+        &self,
+        name: &RelationName,
+        now: &Self,
+        counts: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let is_there = |column: &str| {
+            let mut all = now.columns.iter();
+            all.any(|(name, what)| name == column && counts(what))
+        };
         let all = self.columns.iter().chain(&self.defined);
         let defined = all.filter(|(name, what)| is_confidential(what) && is_there(name));
         let partial = Self {
@@ -169,7 +183,7 @@ impl Shape {
             defined: defined.cloned().collect(),
             elsewhere: None,
         };
-        (!partial.allows(now)).then(|| difference(name, &partial, now))
+        partial.against(name, now)
     }
 
     /// Returns what is still known of the relation after a statement of the data owner that may
@@ -205,7 +219,8 @@ impl Shape {
     /// made this change. `schema` is that of the relation that the statement names. `None` if
     /// nothing is known of it any more.
     pub(super) fn once_done(&self, schema: &str, change: &Change) -> Option<Self> {
-        let steps = change.steps.iter().filter(|(of, _)| of == schema);
+        let steps = change.steps.iter();
+        let steps = steps.filter(|(of, _)| may_mean(of, schema));
         let steps: Vec<&Step> = steps.map(|(_, step)| step).collect();
         if change.is_whole {
             return None;
@@ -215,23 +230,32 @@ impl Shape {
             return Some(after);
         }
         after.columns.clone_from(&self.columns);
+        after.defined.clone_from(&self.defined);
         for step in steps {
             match step {
-                Step::Dropped(name) => after.columns.retain(|(known, _)| known != name),
+                Step::Dropped(name) => {
+                    after.columns.retain(|(known, _)| known != name);
+                    after.defined.retain(|(known, _)| known != name);
+                }
                 Step::Typed(column) => {
-                    let all = after.columns.iter_mut();
-                    for known in all.filter(|(name, _)| *name == column.name) {
+                    for known in after.each_mut().filter(|(name, _)| *name == column.name) {
                         *known = defined_as(column);
                     }
                 }
                 Step::Renamed(from, to) => {
-                    for (name, _) in after.columns.iter_mut().filter(|(name, _)| name == from) {
+                    for (name, _) in after.each_mut().filter(|(name, _)| name == from) {
                         name.clone_from(to);
                     }
                 }
             }
         }
+        after.defined.retain(|(_, what)| is_confidential(what));
         Some(after)
+    }
+
+    /// Returns its columns, and those that it has to have besides.
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut (String, String)> {
+        self.columns.iter_mut().chain(&mut self.defined)
     }
 
     /// Adds what a statement of the owner says of columns of the relation.

@@ -23,7 +23,9 @@ fn fate() -> Arc<Fate> {
 #[expect(clippy::unwrap_in_result, reason = "a test that panics has failed")]
 pub(super) fn sees(changer: &Changer, settled: bool, tables: &[&str]) -> Result<(), String> {
     let mut catalog = catalog(tables);
-    changer.check(DATABASE, settled, &mut catalog).unwrap();
+    changer
+        .check(DATABASE, (settled, Instant::now()), &mut catalog)
+        .unwrap();
     let differs = catalog
         .relations("", "t")
         .find_map(|found| found.differs.clone());
@@ -114,7 +116,8 @@ fn a_partition_is_one_of_the_same_table() {
         for (_, relation) in catalog.relations_mut() {
             relation.root = root.map(|root| ("public".to_owned(), root.to_owned()));
         }
-        one.check(DATABASE, true, &mut catalog).unwrap();
+        one.check(DATABASE, (true, Instant::now()), &mut catalog)
+            .unwrap();
         let differs = catalog
             .relations("", "t")
             .find_map(|found| found.differs.clone());
@@ -144,8 +147,8 @@ fn what_is_being_changed_is_learned_when_it_is_done() {
     // The change is in a transaction: the one sees it, the other does not yet.
     assert_eq!(sees(&one, false, after), Ok(()));
     assert_eq!(sees(&other, true, FIRST), Ok(()));
-    assert_eq!(sees(&other, true, after), Ok(()));
     assert_eq!(sees(&one, true, after), Ok(()));
+    assert_eq!(sees(&other, true, after), Ok(()));
     assert!(sees(&other, true, FIRST).is_err());
     // One that leaves before it has looked.
     one.begin_change(DATABASE, &changes(&["t"]), &fate())
@@ -181,7 +184,8 @@ fn another_relation_does_not_take_the_name_of_one_that_is_gone() {
     assert_eq!(sees(&one, true, &["held(id, name text, city)"]), Ok(()));
     // Of another schema's nothing is said by its full name.
     let mut catalog = catalog(&["s.t(id, name, city)"]);
-    one.check(DATABASE, true, &mut catalog).unwrap();
+    one.check(DATABASE, (true, Instant::now()), &mut catalog)
+        .unwrap();
     let differs = |schema| {
         let found: Vec<_> = catalog.relations(schema, "t").collect();
         found.iter().any(|found| found.differs.is_some())
@@ -201,7 +205,8 @@ fn a_session_s_temporary_relations_stay_what_they_were() {
     let sees = |settled: bool, tables: &[&str]| {
         let mut catalog = catalog(tables);
         "pg_temp_3".clone_into(&mut catalog.temporary_schema);
-        one.check(DATABASE, settled, &mut catalog).unwrap();
+        one.check(DATABASE, (settled, Instant::now()), &mut catalog)
+            .unwrap();
         let differs = catalog
             .relations("", "t")
             .find_map(|found| found.differs.clone());
@@ -239,7 +244,8 @@ fn a_function_keeps_its_confidential_values() {
         catalog
             .functions_mut()
             .extend(there.then(|| "f".to_owned()));
-        of.check(DATABASE, settled, &mut catalog).unwrap();
+        of.check(DATABASE, (settled, Instant::now()), &mut catalog)
+            .unwrap();
         catalog.has_function("f")
     };
     assert!(!has(&one, true, false) && has(&one, true, true) && has(&one, true, false));
@@ -338,7 +344,8 @@ fn a_column_has_the_lineage_that_its_owner_says() {
         let mut catalog = catalog(FIRST);
         let names = Names::new(DATABASE.to_owned(), &BTreeMap::new(), &BTreeMap::new());
         catalog.set_names(Arc::new(names));
-        one.check(DATABASE, true, &mut catalog).unwrap();
+        one.check(DATABASE, (true, Instant::now()), &mut catalog)
+            .unwrap();
         let path = ["public", "t", column].map(str::to_owned);
         catalog.lineage_names(&path).join(".")
     };

@@ -74,6 +74,8 @@ pub(crate) struct DefinedColumns {
     pub(crate) is_complete: bool,
     /// Whether the statement does nothing if there is a relation of the name.
     pub(crate) only_if_new: bool,
+    /// Whether it is gone when the transaction ends.
+    pub(crate) is_passing: bool,
     /// The schemas that have a relation of the name before a statement that makes one and names no
     /// schema.
     pub(crate) elsewhere: Option<BTreeSet<String>>,
@@ -130,6 +132,7 @@ impl DefinedColumns {
             is_temporary,
             is_complete: false,
             only_if_new: false,
+            is_passing: false,
             elsewhere: None,
             columns: Vec::new(),
         }
@@ -185,6 +188,24 @@ impl Changes {
         self.functions.extend(later.functions.iter().cloned());
         self.temporary |= later.temporary;
         self.any |= later.any;
+    }
+
+    /// Adds those of an element of CREATE SCHEMA, whose relations are in that schema unless they
+    /// name theirs.
+    pub(super) fn join_element(&mut self, schema: &str, element: Self) {
+        let in_schema = |of: String| match of.as_str() {
+            "" => schema.to_owned(),
+            _ => of,
+        };
+        for ((of, name), change) in element.relations {
+            self.relations.insert((in_schema(of), name), change);
+        }
+        let defined = element.defined.into_iter().map(|defined| DefinedColumns {
+            schema: in_schema(defined.schema.clone()),
+            elsewhere: None,
+            ..defined
+        });
+        self.defined.extend(defined);
     }
 
     /// Returns the change of any relation.

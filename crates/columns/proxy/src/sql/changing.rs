@@ -29,12 +29,22 @@ pub(super) fn changed_relations(node: &Node, catalog: &Catalog) -> Changes {
             let base = create.base_stmt.as_ref();
             changes.add(base.and_then(|base| base.relation.as_ref()));
         }
+        Some(NodeEnum::CreateTableAsStmt(create)) if create.if_not_exists => {}
         Some(NodeEnum::CreateTableAsStmt(create)) => {
             changes.add(create.into.as_ref().and_then(|into| into.rel.as_ref()));
         }
         Some(NodeEnum::SelectStmt(select)) => {
             let into = select.into_clause.as_ref();
             changes.add(into.and_then(|into| into.rel.as_ref()));
+        }
+        Some(NodeEnum::CreateSchemaStmt(create)) => {
+            let name = match (create.schemaname.as_str(), &create.authrole) {
+                ("", Some(role)) => role.rolename.clone(),
+                (name, _) => name.to_owned(),
+            };
+            for element in &create.schema_elts {
+                changes.join_element(&name, changed_relations(element, catalog));
+            }
         }
         Some(NodeEnum::ViewStmt(view)) => changes.add(view.view.as_ref()),
         Some(NodeEnum::CompositeTypeStmt(create)) => changes.add(create.typevar.as_ref()),
@@ -117,6 +127,13 @@ fn certain_schema(catalog: &Catalog, range: &RangeVar) -> Option<String> {
     found.next().is_none().then(|| first.schema.clone())
 }
 
+/// Whether each relation that a statement may name has a column of this name.
+fn has_column(catalog: &Catalog, range: &RangeVar, column: &str) -> bool {
+    let (schema, name) = named(range);
+    let mut found = catalog.relations(&schema, &name);
+    found.all(|relation| relation.columns.iter().any(|known| known.name == column))
+}
+
 /// Returns what a renaming changes that names no relation: any relation where a schema or a type
 /// gets another name, functions where one does, and nothing where it is something else.
 fn renamed(rename: &RenameStmt) -> Changes {
@@ -174,9 +191,6 @@ const fn is_beside_columns(sort: ObjectType) -> bool {
 /// LIKE, INHERITS, PARTITION OF and OF there are others besides.
 fn defined_table(catalog: &Catalog, create: &CreateStmt) -> Option<DefinedColumns> {
     let range = create.relation.as_ref()?;
-    if create.oncommit() == OnCommitAction::OncommitDrop {
-        return None;
-    }
     let columns: Vec<Column> = create
         .table_elts
         .iter()
@@ -196,6 +210,7 @@ fn defined_table(catalog: &Catalog, create: &CreateStmt) -> Option<DefinedColumn
         }
         DefinedColumns {
             is_complete: !takes_other_columns(create),
+            is_passing: create.oncommit() == OnCommitAction::OncommitDrop,
             only_if_new: create.if_not_exists,
             columns,
             ..defined
@@ -223,7 +238,7 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
         match (command.subtype(), def) {
             (Of::AtAddColumn, Some(NodeEnum::ColumnDef(column))) => {
                 // With IF NOT EXISTS one of the name stays as it is.
-                if !command.missing_ok {
+                if !(command.missing_ok && has_column(catalog, range, &column.colname)) {
                     columns.push(defined_column(catalog, column));
                 }
             }
@@ -270,8 +285,11 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
         before.or_default().join(&change);
     }
     columns.retain(|column| column.kind.is_some());
-    // With IF EXISTS there may be no such table.
-    if !columns.is_empty() && !alter.missing_ok {
+    let is_there = || {
+        let (schema, name) = named(range);
+        catalog.relations(&schema, &name).next().is_some()
+    };
+    if !columns.is_empty() && (!alter.missing_ok || is_there()) {
         let mut defined = DefinedColumns::of(range);
         let certain = certain.filter(|schema| !schema.starts_with("pg_temp"));
         if let Some(schema) = certain.filter(|_| !defined.is_temporary) {

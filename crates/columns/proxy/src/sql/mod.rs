@@ -138,7 +138,10 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
 /// Plans a text that the proxy does not read: it is sent as it is. `None` if something confidential
 /// is named in it, or if of which query its rows are is not known.
 pub(crate) fn plan_unparsed(sql: &str, catalog: &Catalog) -> Option<Plan> {
-    let (plan, _) = plan_unread(sql, catalog)?;
+    let (mut plan, effects) = plan_unread(sql, catalog)?;
+    if let Some(effects) = effects {
+        plan.effects = plan.effects.with_transactions_of(effects);
+    }
     Some(plan)
 }
 

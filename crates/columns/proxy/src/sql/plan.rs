@@ -96,6 +96,18 @@ impl Effects {
         }
     }
 
+    /// Returns the same with what another one does to transactions.
+    pub(super) const fn with_transactions_of(self, other: Self) -> Self {
+        Self {
+            chains: other.chains,
+            undoes: other.undoes,
+            undoes_part: other.undoes_part,
+            begins: other.begins,
+            ends: other.ends,
+            ..self
+        }
+    }
+
     /// Returns the effects of two statements together.
     pub(super) const fn and(self, other: Self) -> Self {
         Self {

@@ -3,13 +3,13 @@
 
 use crate::support::harness::{FAILED, Wire, bind, catalog, parse};
 
-const INSERT: &str = "INSERT INTO p (name) VALUES ('Alice')";
-const STAFF: &str = "INSERT INTO staff (name) VALUES ('Alice')";
-const CREATE: &str = "CREATE TABLE staff (id int, name enc_text)";
+pub(super) const INSERT: &str = "INSERT INTO p (name) VALUES ('Alice')";
+pub(super) const STAFF: &str = "INSERT INTO staff (name) VALUES ('Alice')";
+pub(super) const CREATE: &str = "CREATE TABLE staff (id int, name enc_text)";
 
 /// The catalog, in which the column `name` of `p` is plain, and `staff` has a plain one of the
 /// name.
-fn plain() -> Vec<[&'static str; 7]> {
+pub(super) fn plain() -> Vec<[&'static str; 7]> {
     let mut rows = catalog();
     for row in &mut rows {
         if row[2] == "p" && row[4] == "name" {

@@ -14,4 +14,5 @@ mod relay;
 mod support;
 mod tls;
 mod tpm;
+mod under_way;
 mod wire;

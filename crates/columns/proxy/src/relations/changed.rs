@@ -1,0 +1,101 @@
+//! A known relation that statements of the owner change: what it was, and what it is once they are
+//! done.
+//!
+//! Must not: decide whether they are.
+
+use super::known::{RelationName, Shapes};
+use super::shape::Shape;
+use crate::sql::changes::{Change, Changes};
+
+/// A known relation that statements change.
+#[derive(Clone, Debug)]
+pub(super) struct Changed {
+    pub(super) name: RelationName,
+    pub(super) is_temporary: bool,
+    /// What was known of it before them.
+    pub(super) before: Shape,
+    /// What is known of it while they are under way.
+    pub(super) meanwhile: Option<Shape>,
+    /// What is known of it once they are done.
+    pub(super) after: Option<Shape>,
+}
+
+impl Changed {
+    /// Returns what a statement does to a known relation; `None` if it does nothing to it.
+    pub(super) fn of(
+        changes: &Changes,
+        name: &RelationName,
+        shape: &Shape,
+        is_temporary: bool,
+    ) -> Option<Self> {
+        if changes_of(changes, name, shape).is_empty() {
+            return None;
+        }
+        let mut changed = Self {
+            name: name.clone(),
+            is_temporary,
+            before: shape.clone(),
+            meanwhile: Some(shape.clone()),
+            after: Some(shape.clone()),
+        };
+        changed.join(changes);
+        Some(changed)
+    }
+
+    /// Adds what a later statement does.
+    pub(super) fn join(&mut self, changes: &Changes) {
+        for (of, is_done) in [(&mut self.meanwhile, false), (&mut self.after, true)] {
+            let Some(shape) = of.take() else {
+                continue;
+            };
+            let mut all = changes_of(changes, &self.name, &shape).into_iter();
+            *of = all.try_fold(shape, |shape, (schema, change)| match is_done {
+                true => shape.once_done(&schema, &change),
+                false => shape.after(&change),
+            });
+        }
+    }
+
+    /// Whether it is the relation of this name.
+    pub(super) fn is(&self, name: &RelationName, is_temporary: bool) -> bool {
+        self.is_temporary == is_temporary && self.name == *name
+    }
+
+    /// Adds to what is known what the relation is, now that the statements are done, or undone.
+    pub(super) fn end(self, known: &mut Shapes, is_done: bool) {
+        // Other statements may have changed it, too.
+        if known.get(&self.name) != self.meanwhile.as_ref() {
+            return;
+        }
+        let shape = match is_done {
+            true => self.after,
+            false => Some(self.before),
+        };
+        match shape.filter(|shape| !shape.is_plain()) {
+            Some(shape) => drop(known.insert(self.name, shape)),
+            None => drop(known.remove(&self.name)),
+        }
+    }
+}
+
+/// Returns what a statement does to a known relation, or to the table that it is a part of, with
+/// the schema of the relation that the statement names.
+pub(super) fn changes_of(
+    changes: &Changes,
+    name: &RelationName,
+    shape: &Shape,
+) -> Vec<(String, Change)> {
+    let own = changes.of(&name.schema, &name.relation);
+    let own = own.map(|change| (name.schema.clone(), change));
+    let of_root = shape.part_of.table().and_then(|(schema, root)| {
+        let change = changes.of(schema, root)?;
+        // What happens to its table happens to a partition, but for what becomes of its name.
+        let change = Change {
+            is_whole: change.are_parts_whole,
+            moves: change.moves || change.is_whole,
+            ..change
+        };
+        Some((schema.to_owned(), change))
+    });
+    own.into_iter().chain(of_root).collect()
+}

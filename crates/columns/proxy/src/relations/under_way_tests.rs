@@ -1,0 +1,242 @@
+//! What is compared while statements of the owner are under way, and what a chain of them leaves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::definition_tests::{STAFF, sends, tells};
+use super::tests::{DATABASE, known as nothing, sees};
+use super::*;
+use crate::sql::tests::catalog;
+
+fn shown_after(before: &[&str], sql: &str, shown: &[&str]) -> Result<(), String> {
+    let known = nothing();
+    let one = known.connection("server".to_owned());
+    assert_eq!(sees(&one, true, before), Ok(()));
+    sends(&one, before, sql);
+    sees(&one, true, shown)
+}
+
+#[test]
+fn a_chain_of_definitions_in_one_transaction_is_kept() {
+    let mut lost = Vec::new();
+    for (before, sql, shown) in [
+        (
+            &["u(a)"][..],
+            "CREATE TABLE t (id int, name enc_text); ALTER TABLE t RENAME COLUMN name TO title",
+            "t(id, title)",
+        ),
+        (
+            &["t(id, name text)"],
+            "CREATE TABLE n (id int, name enc_text); DROP TABLE t; ALTER TABLE n RENAME TO t",
+            "t(id, name)",
+        ),
+        (
+            &["t(id, name)"],
+            "ALTER TABLE t ADD COLUMN x enc_text; ALTER TABLE t DROP COLUMN name; ALTER TABLE t RENAME COLUMN x TO name",
+            "t(id, name)",
+        ),
+        (
+            &["t(id, name text)"],
+            "ALTER TABLE t RENAME TO m; ALTER TABLE m RENAME TO t",
+            "t(id, name)",
+        ),
+        (
+            &["t(id, name text)"],
+            "ALTER TABLE t RENAME COLUMN name TO b; ALTER TABLE t RENAME COLUMN b TO c",
+            "t(id, c)",
+        ),
+        (
+            &["s.t(id, name text)"],
+            "ALTER TABLE s.t RENAME COLUMN name TO b; ALTER TABLE s.t SET SCHEMA public",
+            "t(id, b)",
+        ),
+    ] {
+        if shown_after(before, sql, &[shown]).is_ok() {
+            lost.push((sql, shown));
+        }
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
+#[test]
+fn a_renamed_column_stays_in_its_place() {
+    let mut lost = Vec::new();
+    for (sql, shown) in [
+        (
+            "ALTER TABLE t RENAME COLUMN name TO title",
+            "t(id, junk, title text, city)",
+        ),
+        (
+            "ALTER TABLE t RENAME COLUMN name TO title",
+            "t(id, name, city, title text)",
+        ),
+        (
+            "ALTER TABLE t ALTER name TYPE enc_int4",
+            "t(id, junk, city, name int4)",
+        ),
+    ] {
+        if shown_after(&[STAFF], sql, &[shown]).is_ok() {
+            lost.push((sql, shown));
+        }
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
+#[test]
+fn what_is_under_way_or_failed_is_what_it_was() {
+    let mut lost = Vec::new();
+    for sql in [
+        "ALTER TABLE t RENAME TO people",
+        "ALTER TABLE t SET SCHEMA s",
+        "DROP TABLE t",
+        "CREATE TABLE t (id int, name enc_text, city text)",
+        "ALTER TABLE t RENAME COLUMN name TO title",
+        "ALTER TABLE t ALTER name TYPE enc_numeric(12, 2)",
+    ] {
+        let known = nothing();
+        let (one, other) = (
+            known.connection("server".to_owned()),
+            known.connection("server".to_owned()),
+        );
+        assert_eq!(sees(&one, true, &[STAFF]), Ok(()));
+        let undone = Arc::new(AtomicU64::new(0));
+        let fate = Fate::begin(&undone);
+        tells(&one, (&[STAFF], &fate), sql);
+        // Another connection, while the statement is under way.
+        if sees(&other, true, &["t(id, name, city)"]).is_ok() {
+            lost.push((sql, "under way"));
+        }
+        undone.fetch_add(1, Ordering::AcqRel);
+        fate.decide();
+        if sees(&one, true, &["t(id, name, city)"]).is_ok() {
+            lost.push((sql, "failed"));
+        }
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
+#[test]
+fn what_is_decided_holds_for_others_although_its_connection_is_idle() {
+    let mut lost = Vec::new();
+    for (sql, shown) in [
+        (
+            "CREATE TABLE public.t (id int, name enc_text)",
+            "t(id, other)",
+        ),
+        ("CREATE TABLE t (id int, name enc_text)", "t(id, other)"),
+    ] {
+        let known = nothing();
+        let (one, other) = (
+            known.connection("server".to_owned()),
+            known.connection("server".to_owned()),
+        );
+        assert_eq!(sees(&one, true, &["u(a)"]), Ok(()));
+        let fate = Fate::begin(&Arc::default());
+        tells(&one, (&["u(a)"], &fate), sql);
+        if sees(&one, false, &[shown]).is_ok() {
+            lost.push((sql, "own, in the transaction"));
+        }
+        fate.decide();
+        if sees(&one, false, &[shown]).is_ok() {
+            lost.push((sql, "own, after it, the server says it is not over"));
+        }
+        if sees(&other, true, &[shown]).is_ok() {
+            lost.push((sql, "another, after it"));
+        }
+    }
+    // After any change, nothing is learned by others until the connection speaks again.
+    let known = nothing();
+    let (one, other) = (
+        known.connection("server".to_owned()),
+        known.connection("server".to_owned()),
+    );
+    assert_eq!(sees(&one, true, &[STAFF]), Ok(()));
+    let fate = Fate::begin(&Arc::default());
+    tells(&one, (&[STAFF], &fate), "DROP SCHEMA scratch CASCADE");
+    fate.decide();
+    assert_eq!(sees(&other, true, &[STAFF]), Ok(()));
+    if sees(&other, true, &["t(id, name, city)"]).is_ok() {
+        lost.push(("DROP SCHEMA scratch CASCADE", "shown, and changed"));
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
+#[test]
+fn what_is_said_with_if_exists_and_on_commit_drop_counts() {
+    let mut lost = Vec::new();
+    for (before, sql, shown) in [
+        (
+            "t(id, x text)",
+            "ALTER TABLE t ADD COLUMN IF NOT EXISTS name enc_text",
+            "t(id, x text, name)",
+        ),
+        (
+            "t(id, x text)",
+            "ALTER TABLE IF EXISTS t ADD COLUMN name enc_text",
+            "t(id, x text, name)",
+        ),
+        (
+            "u(a)",
+            "CREATE SCHEMA s CREATE TABLE t (id int, name enc_text)",
+            "s.t(id, name)",
+        ),
+        (
+            STAFF,
+            "CREATE TABLE IF NOT EXISTS t AS SELECT 1",
+            "t(id, name, city)",
+        ),
+        (
+            STAFF,
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS t AS SELECT 1",
+            "t(id, name, city)",
+        ),
+    ] {
+        if shown_after(&[before], sql, &[shown]).is_ok() {
+            lost.push((sql, shown));
+        }
+    }
+    let known = nothing();
+    let one = known.connection("server".to_owned());
+    assert_eq!(sees(&one, true, &["u(a)"]), Ok(()));
+    sends(
+        &one,
+        &["u(a)"],
+        "CREATE TEMP TABLE t (name enc_text) ON COMMIT DROP",
+    );
+    let mut shown = catalog(&["pg_temp_3.t(name)"]);
+    "pg_temp_3".clone_into(&mut shown.temporary_schema);
+    one.check(DATABASE, (false, Instant::now()), &mut shown)
+        .unwrap();
+    let mut found = shown.relations("", "t");
+    if !found.any(|relation| relation.differs.is_some()) {
+        lost.push((
+            "CREATE TEMP TABLE t (name enc_text) ON COMMIT DROP",
+            "pg_temp_3.t(name)",
+        ));
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
+/// An honest server: another connection sees what was there before.
+#[test]
+fn others_may_see_what_a_relation_was() {
+    let mut refused = Vec::new();
+    for (before, sql) in [
+        (STAFF, "ALTER TABLE t ALTER name TYPE enc_int4"),
+        (
+            "t(id, name numeric)",
+            "ALTER TABLE t ALTER name TYPE enc_numeric(14, 2)",
+        ),
+    ] {
+        let known = nothing();
+        let (one, other) = (
+            known.connection("server".to_owned()),
+            known.connection("server".to_owned()),
+        );
+        assert_eq!(sees(&one, true, &[before]), Ok(()));
+        sends(&one, &[before], sql);
+        if let Err(why) = sees(&other, true, &[before]) {
+            refused.push((sql, why));
+        }
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
+}
