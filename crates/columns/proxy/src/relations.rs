@@ -499,7 +499,7 @@ impl Changer {
         definitions::check(known, is_here, catalog);
         definitions::check(&mut temporary, |_| true, catalog);
         let kept = known.iter().chain(temporary.iter());
-        let missing: Vec<(&RelationName, Option<Relation>)> = kept
+        let missing: Vec<(&RelationName, Relation)> = kept
             .filter(|(name, shape)| {
                 self.is_here(&name.server, &name.database, database)
                     && !may_be_gone(changing, name.path(), shape.part_of.table())
@@ -509,16 +509,15 @@ impl Changer {
                         .is_none()
             })
             .map(|(name, shape)| {
-                let others = || catalog.relations("", &name.relation);
-                let is_named = catalog.has_name(&name.relation);
-                (name, is_named.then(|| gone(name, shape, others())))
+                (
+                    name,
+                    gone(name, shape, catalog.relations("", &name.relation)),
+                )
             })
             .collect();
         for (name, relation) in missing {
             catalog.note_missing(&name.relation);
-            if let Some(relation) = relation {
-                catalog.add_gone(&name.relation, relation);
-            }
+            catalog.add_gone(&name.relation, relation);
         }
     }
 

@@ -16,7 +16,8 @@ use super::startup::{unkept, unlimited, unread_catalog};
 use super::statement::{Planned, Statement};
 use super::upstream::{Failure, Outcome, Upstream};
 use crate::envelope;
-use crate::sql::catalog::{CATALOG_QUERY, Catalog};
+use crate::sql::catalog::Catalog;
+use crate::sql::catalog_query::CATALOG_QUERY;
 use crate::sql::refusal::Refusal;
 use crate::sql::{self, ComparableColumn, Constant, Plan};
 
@@ -372,6 +373,12 @@ impl Upstream {
             return Err(Refusal::statement(message, "Send it alone.").into());
         }
         self.extending = makes;
+        if lower.contains("enc_") && sql::defines_confidential(text, &self.catalog()) {
+            let message = "a column of a confidential type, of which the server has none";
+            let hint =
+                "CREATE EXTENSION strongroom_columns first; if that is done, the server hides it.";
+            return Err(Refusal::statement(message, hint).into());
+        }
         Ok(())
     }
 

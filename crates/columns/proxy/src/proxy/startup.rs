@@ -19,7 +19,8 @@ use super::stream::{Address, Stream, TIMEOUT};
 use super::zone_session::{self, ZoneSession};
 use crate::relations::Changer;
 use crate::results::Results;
-use crate::sql::catalog::{CATALOG_QUERY, Catalog};
+use crate::sql::catalog::Catalog;
+use crate::sql::catalog_query::CATALOG_QUERY;
 use crate::sql::comparable::Names;
 use crate::sql::refusal::Refusal;
 

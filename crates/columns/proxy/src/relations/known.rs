@@ -12,7 +12,7 @@ use strongroom_format::columns::Kind;
 use strongroom_keyring::durable;
 
 use super::shape::{PLAIN, PartOf, Shape, difference, shape_of};
-use crate::sql::catalog::{Column, Relation};
+use crate::sql::catalog::{Column, Presence, Relation};
 use crate::sql::comparable::{ColumnPath, LineageNames};
 
 /// First lines of the file.
@@ -117,6 +117,7 @@ pub(super) fn gone<'o>(
         },
         is_view: false,
         has_own_rows: false,
+        presence: Presence::Gone,
         differs: Some(differs).filter(|_| !alike),
     }
 }

@@ -240,3 +240,45 @@ fn others_may_see_what_a_relation_was() {
     }
     assert!(refused.is_empty(), "{refused:#?}");
 }
+
+/// A connection that ends before the server's answer: what was, and what its statement leaves, are
+/// both shown by an honest server.
+#[test]
+fn what_a_connection_has_left_is_one_of_two() {
+    let longer = "t(id, name text, city, more text)";
+    for (shown, other) in [(STAFF, longer), (longer, "t(id, name text)")] {
+        let known = nothing();
+        let one = known.connection("server".to_owned());
+        assert_eq!(sees(&one, true, &[STAFF]), Ok(()));
+        let mut left = known.connection("server".to_owned());
+        sends(&left, &[STAFF], "ALTER TABLE t ADD COLUMN more enc_text");
+        left.leave(false, false);
+        drop(left);
+        for may_be in [STAFF, longer] {
+            assert_eq!(sees(&one, true, &[may_be]), Ok(()));
+        }
+        assert!(sees(&one, true, &["t(id, name, city)"]).is_err());
+        assert!(sees(&one, true, &["t(id, name text, city, more)"]).is_err());
+        // After the time in which the server may still be working on it.
+        let ended = Instant::now().checked_sub(LEFT_LIMIT).unwrap();
+        for (since, _) in &mut known.state().left {
+            *since = ended;
+        }
+        assert_eq!(sees(&one, true, &[shown]), Ok(()));
+        assert_eq!(sees(&one, true, &[other]).is_ok(), other == longer);
+        assert!(sees(&one, true, &["t(id, name, city)"]).is_err());
+    }
+}
+
+#[test]
+fn a_temporary_table_of_another_session_is_not_meant() {
+    let mut shown = catalog(&["pg_temp_3.t(k int4)", "pg_temp_4.t(k)", "t(a)"]);
+    let schemas = |catalog: &Catalog, schema: &str| {
+        let found = catalog.relations(schema, "t");
+        found.map(|found| found.schema.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(schemas(&shown, "pg_temp"), ["pg_temp_3", "pg_temp_4"]);
+    "pg_temp_3".clone_into(&mut shown.temporary_schema);
+    assert_eq!(schemas(&shown, "pg_temp"), ["pg_temp_3"]);
+    assert_eq!(schemas(&shown, ""), ["pg_temp_3", "public"]);
+}

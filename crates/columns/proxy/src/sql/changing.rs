@@ -8,7 +8,7 @@ use pg_query::protobuf::{
     ObjectType, OnCommitAction, RangeVar, RenameStmt,
 };
 
-use super::catalog::{Catalog, Column};
+use super::catalog::{Catalog, Column, Presence};
 use super::changes::{Change, Changes, DefinedColumns, NewName, Renamed, Step, named};
 use super::table::{defined_column, takes_other_columns};
 use super::tree::{is_table_like, names, schema_and_name, schema_of};
@@ -205,6 +205,7 @@ fn defined_table(catalog: &Catalog, create: &CreateStmt) -> Option<DefinedColumn
         let mut defined = DefinedColumns::of(range);
         if defined.schema.is_empty() && !defined.is_temporary {
             let others = catalog.relations("", &defined.relation);
+            let others = others.filter(|other| other.presence == Presence::Shown);
             let others = others.map(|other| other.schema.clone());
             defined.elsewhere = Some(others.collect());
         }

@@ -15,6 +15,7 @@
 mod calls;
 mod cast;
 pub mod catalog;
+pub(crate) mod catalog_query;
 pub(crate) mod changes;
 mod changing;
 mod classes;
@@ -133,6 +134,23 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
         last.defined = defined;
     }
     Ok(plans)
+}
+
+/// Whether a text defines a column of a confidential type, as far as the parser reads it.
+pub(crate) fn defines_confidential(sql: &str, catalog: &Catalog) -> bool {
+    let parsed = Some(sql).filter(|sql| sql.len() <= STATEMENT_MAX);
+    let parsed =
+        parsed.and_then(|sql| pg_query::parse(sql, pg_query::ParserOptions::default()).ok());
+    let statements = parsed.map(|parsed| parsed.protobuf.stmts);
+    let mut nodes = statements
+        .iter()
+        .flatten()
+        .filter_map(|raw| raw.stmt.as_deref());
+    nodes.any(|node| {
+        !changing::changed_relations(node, catalog)
+            .defined
+            .is_empty()
+    })
 }
 
 /// Plans a text that the proxy does not read: it is sent as it is. `None` if something confidential

@@ -188,14 +188,16 @@ pub(crate) struct ExpectedColumn {
 /// What the columns of a result are to be. Those beyond its end are not known.
 pub(crate) type ExpectedColumns = Arc<[ExpectedColumn]>;
 
-/// Returns what the columns are to be: nothing is known where their places are not.
+/// Returns what the columns are to be: nothing is known where their places are not, and of a name
+/// that several relations have, what each place has in one of them.
 pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
-    if columns.open.is_some() || columns.certain.is_some() || columns.places.is_some() {
+    let is_certain = columns.certain.is_none() || columns.places.is_some();
+    if columns.open.is_some() || !is_certain {
         return Arc::default();
     }
     let expected = |flow: &Flow| {
         let origins = flow.origins.clone();
-        let origins = origins.filter(|_| flow.confidential && flow.kind.is_some());
+        let origins = origins.filter(|_| flow.confidential);
         let is_kept = matches!(origins, Some(Origins::Of { made: false, .. }));
         ExpectedColumn {
             origins,
@@ -203,11 +205,14 @@ pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
             label: flow.label.clone(),
         }
     };
-    columns
-        .named
-        .iter()
-        .map(|(_, flow)| expected(flow))
-        .collect()
+    match &columns.places {
+        Some(places) => places.iter().map(expected).collect(),
+        None => columns
+            .named
+            .iter()
+            .map(|(_, flow)| expected(flow))
+            .collect(),
+    }
 }
 
 /// One statement in the form in which it is to be sent.

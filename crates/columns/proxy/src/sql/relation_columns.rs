@@ -4,7 +4,7 @@
 
 use strongroom_format::columns::Kind;
 
-use super::catalog::{Catalog, Column, Relation};
+use super::catalog::{Catalog, Column, Presence, Relation};
 use super::flow::{Columns, Flow, Origins};
 
 /// Returns the columns of the relation `name` of the catalog. A system relation is known by name
@@ -16,7 +16,7 @@ pub(super) fn columns_of(
     single: bool,
 ) -> Columns {
     // What the catalog says of the type is certain, unless a statement may be changing it.
-    let is_certain = relation.oid != 0 && !catalog.is_doubted(name);
+    let is_certain = relation.presence != Presence::Announced && !catalog.is_doubted(name);
     let flow = |column: &Column| {
         let of = catalog.origin(relation, name, column).filter(|_| single);
         let origins = of.map_or(Origins::Any, |column| Origins::Of {
@@ -33,8 +33,14 @@ pub(super) fn columns_of(
     let named: Vec<(String, Flow)> = columns
         .map(|column| (column.name.clone(), flow(column)))
         .collect();
-    // System relations are known by name only.
-    let open = relation.columns.is_empty().then(Flow::plain);
+    // PostgreSQL's own relations are known by name only.
+    let is_own = match relation.schema.as_str() {
+        "pg_catalog" => name.starts_with("pg_"),
+        schema => schema == "information_schema" || schema.starts_with("pg_toast"),
+    };
+    // So are those that a statement makes by a query.
+    let is_unknown = is_own || relation.presence == Presence::Announced;
+    let open = (is_unknown && relation.columns.is_empty()).then(Flow::plain);
     // The columns of a plain relation are not kept.
     let is_kept = named.iter().any(|(_, flow): &(_, Flow)| flow.confidential);
     Columns {
@@ -89,11 +95,17 @@ fn merge_candidates(one: &Flow, other: &Flow) -> Flow {
         one.confidential || other.confidential,
         one.confidential == other.confidential && one.kind == other.kind,
     );
-    let origins = one.origins.clone().zip(other.origins.clone());
+    let both = one.origins.clone().zip(other.origins.clone());
+    // Whoever makes a relation of the name does not make a confidential result a plain one.
+    let either = one.origins.as_ref().or(other.origins.as_ref());
+    let origins = match both {
+        Some((one, other)) if same => Some(one.or(other)),
+        _ => either.map(|_| Origins::Any),
+    };
     Flow {
         confidential,
         kind: one.kind.filter(|_| same),
-        origins: origins.map(|(one, other)| one.or(other)).filter(|_| same),
+        origins,
         ..Flow::plain()
     }
 }

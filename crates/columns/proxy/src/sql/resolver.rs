@@ -541,19 +541,20 @@ impl<'a> Resolver<'a> {
     /// sources (`t.*`, `schema.t.*`). They are unknown if there is no such source, and if a
     /// confidential one further out may be meant.
     pub(crate) fn star(&self, source: &[&str]) -> Columns {
-        let mut all = Columns::default();
-        let mut found = false;
         let mut scopes = self.scopes.iter().rev();
-        for known in scopes.next().into_iter().flatten() {
-            let meant = match source {
-                [] => !known.in_join,
-                source => known.can_be_named(source),
-            };
-            if meant {
-                found = true;
-                all.splice(known.columns.clone());
-            }
-        }
+        let meant = scopes.next().into_iter().flatten();
+        let meant = meant.filter(|known| match source {
+            [] => !known.in_join,
+            source => known.can_be_named(source),
+        });
+        let all = meant
+            .map(|known| known.columns.clone())
+            .reduce(|mut all, next| {
+                all.splice(next);
+                all
+            });
+        let found = all.is_some();
+        let all = all.unwrap_or_default();
         let mut outer = scopes.flatten().filter(|known| known.can_be_named(source));
         if found && !outer.any(|known| known.columns.whole().confidential) {
             all

@@ -301,3 +301,41 @@ fn what_a_statement_does_with_a_named_query_is_known() {
     }
     assert_eq!(of("SELECT pay FROM other.single"), None);
 }
+
+#[test]
+fn results_of_a_name_that_an_operator_has_given_twice_are_confidential() {
+    for (tables, sql) in [
+        (
+            &["staff(id, name text)", "x.staff(id, name)"][..],
+            "SELECT name FROM staff",
+        ),
+        (
+            &["staff(id, name text)", "x.staff(id, name int4)"],
+            "SELECT name FROM staff",
+        ),
+        (
+            &["staff(id, name text)", "x.staff(a)"],
+            "SELECT * FROM staff",
+        ),
+        (
+            &["staff(id, name text)", "pg_catalog.staff(id)"],
+            "SELECT * FROM staff",
+        ),
+    ] {
+        let mut rows = catalog_rows(tables);
+        for row in &mut rows {
+            if row[0].as_deref() == Some("r") {
+                row.push(Some("7".to_owned()));
+            }
+        }
+        let planned = plan(sql, &Catalog::from_rows(&rows), 0);
+        let is_expected = |plans: &Vec<Plan>| {
+            let mut columns = plans.iter().flat_map(|plan| plan.expected.iter());
+            columns.any(|one| one.origins.is_some())
+        };
+        assert!(
+            planned.is_err() || planned.is_ok_and(|plans| is_expected(&plans)),
+            "{sql}"
+        );
+    }
+}
