@@ -39,7 +39,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::definitions::{Definitions, Look, Sender};
+use self::definitions::{Definitions, Sender};
 pub(crate) use self::fate::Fate;
 pub use self::known::{
     ColumnName, FunctionName, Known, RelationName, Shapes, adopted_to_json, function_to_json,
@@ -48,6 +48,9 @@ pub use self::known::{
 use self::known::{gone, learn_or_mark, read, write};
 use self::shape::shape_of;
 pub use self::shape::{PartOf, Shape};
+use self::under_way::{
+    Pending, UnderWay, difference_under_way, forget_changes, is_in, may_be_gone,
+};
 use crate::locked_file::lock;
 use crate::sql::catalog::{Catalog, Relation};
 use crate::sql::changes::Changes;
@@ -58,6 +61,7 @@ mod definitions;
 mod fate;
 mod known;
 mod shape;
+mod under_way;
 
 /// The relations that are known to this proxy and those that share its file.
 #[derive(Debug)]
@@ -77,45 +81,6 @@ struct State {
     /// since when.
     left: Vec<(Instant, UnderWay)>,
     connections: u64,
-}
-
-/// What the statements of one connection may be changing.
-#[derive(Debug)]
-struct UnderWay {
-    server: String,
-    database: String,
-    changes: Changes,
-    /// What they say of columns.
-    definitions: Definitions,
-}
-
-impl UnderWay {
-    /// Forgets what the statements may have changed of relations and functions.
-    fn forget(&self, known: &mut Known) {
-        let is_here =
-            |server: &str, database: &str| server == self.server && database == self.database;
-        let has = |name: &RelationName| is_here(&name.server, &name.database);
-        forget_changes(&mut known.relations, has, &self.changes);
-        known.functions.retain(|name| {
-            !(is_here(&name.server, &name.database) && self.changes.has_function(&name.function))
-        });
-    }
-
-    /// The same when they are done, and adds what they say. `temporary` are the session's own
-    /// relations.
-    fn end(self, known: &mut Known, temporary: &mut Shapes) {
-        self.forget(known);
-        let place = (self.server.as_str(), self.database.as_str());
-        self.definitions
-            .keep(place, &mut known.relations, temporary);
-    }
-}
-
-/// What statements say whose transaction is not over.
-struct Pending {
-    definitions: Definitions,
-    /// Which connection has sent them.
-    of: Sender,
 }
 
 /// How long a server may still be working on a statement whose client has gone: for so long no
@@ -373,8 +338,8 @@ impl Changer {
 
     /// Compares the catalog of a database with what is known, and marks the relations that are not
     /// what they were, or are gone. Learns those that are new. `settled`: the connection is in no
-    /// transaction, so that what it has changed is what all others see. `since`: when the server was
-    /// asked for the catalog.
+    /// transaction, so that what it has changed is what all others see. `since`: when the server
+    /// was asked for the catalog.
     ///
     /// # Errors
     /// Those of the file.
@@ -387,10 +352,12 @@ impl Changer {
         let mut state = self.relations.state();
         let is_here = |of: &UnderWay| self.is_here(&of.server, &of.database, database);
         // What the connection has changed, its partitions included, is learned again.
-        let is_done = |number: &u64, of: &mut UnderWay| {
+        let is_done = |(number, of): &(u64, UnderWay)| {
             settled && *number == self.number || is_here(of) && of.definitions.was_decided(since)
         };
-        let done: Vec<_> = state.changing.extract_if(.., is_done).collect();
+        let all = std::mem::take(&mut state.changing).into_iter();
+        let (done, going_on): (Vec<_>, Vec<_>) = all.partition(is_done);
+        state.changing = going_on.into_iter().collect();
         let is_over = |(ended, of): &mut (Instant, UnderWay)| {
             is_here(of) && (ended.elapsed() >= LEFT_LIMIT || of.definitions.was_decided(since))
         };
@@ -552,63 +519,6 @@ impl Drop for Changer {
             state.left.push((Instant::now(), under_way));
         }
     }
-}
-
-/// Whether changes concern a relation of this schema and name, or the table that it is a partition
-/// of.
-fn is_in(changes: &Changes, (schema, name): (&str, &str), root: Option<(&str, &str)>) -> bool {
-    changes.of(schema, name).is_some()
-        || root.is_some_and(|(schema, root)| changes.of(schema, root).is_some())
-}
-
-/// Whether changes may end a relation of this schema and name, or its name.
-fn may_be_gone(
-    changes: &Changes,
-    (schema, name): (&str, &str),
-    root: Option<(&str, &str)>,
-) -> bool {
-    let of_root = root.and_then(|(schema, root)| changes.of(schema, root));
-    changes
-        .of(schema, name)
-        .is_some_and(|change| change.is_whole)
-        || of_root.is_some_and(|change| change.are_parts_whole)
-}
-
-/// Returns in what a relation differs from what the statements under way leave of it and say of it.
-/// A session's temporary relation is changed by its own statements only.
-fn difference_under_way(
-    (pending, since): (&[Pending], Instant),
-    (name, is_temporary): (&RelationName, bool),
-    relation: &Relation,
-) -> Option<String> {
-    let now = shape_of(relation);
-    let is_own = |pending: &&Pending| pending.of == Sender::Own || !is_temporary;
-    let mut pending = pending.iter().filter(is_own);
-    pending.find_map(|pending| {
-        let look = Look {
-            of: pending.of,
-            is_temporary,
-            since,
-        };
-        pending.definitions.difference(name, &now, look)
-    })
-}
-
-/// Forgets, of the relations for which `is_here` is true, what statements of the owner may have
-/// changed.
-fn forget_changes(known: &mut Shapes, is_here: impl Fn(&RelationName) -> bool, changes: &Changes) {
-    known.retain(|name, shape| {
-        if !is_here(name) {
-            return true;
-        }
-        for (_, change) in changed::changes_of(changes, name, shape) {
-            match shape.after(&change) {
-                Some(after) => *shape = after,
-                None => return false,
-            }
-        }
-        true
-    });
 }
 
 /// Whether a schema is the server's own or a session's, whose relations nobody keeps.

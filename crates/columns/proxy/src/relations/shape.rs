@@ -215,8 +215,8 @@ impl Shape {
         after
     }
 
-    /// Returns what the relation is after a statement of the data owner that was carried out and has
-    /// made this change. `schema` is that of the relation that the statement names. `None` if
+    /// Returns what the relation is after a statement of the data owner that was carried out and
+    /// has made this change. `schema` is that of the relation that the statement names. `None` if
     /// nothing is known of it any more.
     pub(super) fn once_done(&self, schema: &str, change: &Change) -> Option<Self> {
         let steps = change.steps.iter();

@@ -22,8 +22,8 @@ pub(crate) struct Change {
     pub(crate) dropped: BTreeSet<String>,
     /// It may be a part of another table afterwards.
     pub(crate) moves: bool,
-    /// What exactly becomes of `columns` and `dropped`, in this order, where that is certain: of the
-    /// relation in this schema.
+    /// What exactly becomes of `columns` and `dropped`, in this order, where that is certain: of
+    /// the relation in this schema.
     pub(crate) steps: Vec<(String, Step)>,
     /// The same of all of its partitions.
     pub(crate) are_parts_whole: bool,
@@ -188,6 +188,26 @@ impl Changes {
         self.functions.extend(later.functions.iter().cloned());
         self.temporary |= later.temporary;
         self.any |= later.any;
+    }
+
+    /// Adds what a statement says of some columns of a relation, unless none of them is
+    /// confidential. `schema` is that of the relation, if it is certain.
+    pub(super) fn define_columns(
+        &mut self,
+        range: &RangeVar,
+        schema: Option<String>,
+        mut columns: Vec<Column>,
+    ) {
+        columns.retain(|column| column.kind.is_some());
+        if columns.is_empty() {
+            return;
+        }
+        let mut defined = DefinedColumns::of(range);
+        let schema = schema.filter(|schema| !schema.starts_with("pg_temp"));
+        if let Some(schema) = schema.filter(|_| !defined.is_temporary) {
+            defined.schema = schema;
+        }
+        self.defined.push(DefinedColumns { columns, ..defined });
     }
 
     /// Adds those of an element of CREATE SCHEMA, whose relations are in that schema unless they

@@ -285,18 +285,12 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
         let before = changes.relations.entry(named(range));
         before.or_default().join(&change);
     }
-    columns.retain(|column| column.kind.is_some());
     let is_there = || {
         let (schema, name) = named(range);
         catalog.relations(&schema, &name).next().is_some()
     };
-    if !columns.is_empty() && (!alter.missing_ok || is_there()) {
-        let mut defined = DefinedColumns::of(range);
-        let certain = certain.filter(|schema| !schema.starts_with("pg_temp"));
-        if let Some(schema) = certain.filter(|_| !defined.is_temporary) {
-            defined.schema = schema;
-        }
-        changes.defined.push(DefinedColumns { columns, ..defined });
+    if !alter.missing_ok || is_there() {
+        changes.define_columns(range, certain, columns);
     }
 }
 

@@ -305,8 +305,8 @@ impl Columns {
 
     /// Appends the columns that a `*` stands for. If `other` may have more columns than are known,
     /// so may `self` from then on, with what both know of unknown columns joined, and the places of
-    /// columns after its known ones are uncertain. Places that are uncertain in `other` stay so, and
-    /// those that are the server's word.
+    /// columns after its known ones are uncertain. Places that are uncertain in `other` stay so,
+    /// and those that are the server's word.
     pub(crate) fn splice(&mut self, other: Self) {
         // Of several relations that may be meant, each has as many columns as it has.
         if self.places.take().is_some() {

@@ -71,8 +71,8 @@ pub(crate) struct Effects {
     pub(crate) chains: bool,
     /// It undoes what statements before it have done: ROLLBACK.
     pub(crate) undoes: bool,
-    /// It may undo a part of what the transaction has done, or leave open whether it is carried out:
-    /// ROLLBACK TO SAVEPOINT, PREPARE TRANSACTION.
+    /// It may undo a part of what the transaction has done, or leave open whether it is carried
+    /// out: ROLLBACK TO SAVEPOINT, PREPARE TRANSACTION.
     pub(crate) undoes_part: bool,
     /// It begins a transaction.
     pub(crate) begins: bool,
