@@ -13,8 +13,12 @@ impl Upstream {
     /// Notes the effects of a statement that is about to be executed, and which relations it may
     /// change. Fails with SR-8107 if that cannot be kept.
     pub(super) fn note_effects(&mut self, effects: Effects, changes: &Changes) -> Outcome {
-        self.defined |= effects.defines;
         let mut state = self.session.lock();
+        if state.skipping || state.refused {
+            // It is not sent.
+            return Ok(());
+        }
+        self.defined |= effects.defines;
         state.announces |= effects.defines;
         if let Some(fate) = &state.fate {
             fate.note_statement(effects.ends || effects.chains, effects.undoes_part);
@@ -36,13 +40,7 @@ impl Upstream {
         if changes.is_empty() {
             return Ok(());
         }
-        let mut state = self.session.lock();
-        if state.skipping || state.refused {
-            // It is not sent.
-            return Ok(());
-        }
-        let fate = state.fate();
-        drop(state);
+        let fate = self.session.lock().fate();
         let database = &self.names.database;
         let begun = self.relations.begin_change(database, changes, &fate);
         begun.map_err(|error| unkept(&error).into())

@@ -400,6 +400,10 @@ impl State {
     /// definitions that the client has sent are carried out or not, unless it has a transaction
     /// open.
     pub(crate) fn end_statements(&mut self) {
+        if self.transaction == b'I' && self.pending_answers.is_empty() {
+            // A BEGIN behind an error in a pipeline was not carried out.
+            self.is_open = false;
+        }
         if self.is_open {
             return;
         }

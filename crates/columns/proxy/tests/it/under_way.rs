@@ -214,3 +214,30 @@ fn a_definition_whose_answer_never_came_defines_nothing() {
     let came = next_of_client(&mut wire, &catalog(), b"I");
     assert!(came.1.contains("SELECT"), "{came:?}");
 }
+
+/// A BEGIN that the server ignores, because it is behind an error in a pipeline, begins nothing: an
+/// error that comes after a later definition says nothing of that.
+#[test]
+fn a_transaction_that_has_not_begun_undoes_nothing() {
+    let mut wire = Wire::start("ignored-begin");
+    for sql in ["SELECT nothing", "BEGIN"] {
+        wire.client.send(b'P', &parse(sql, &[]));
+        wire.client.send(b'B', &bind(0, &[]));
+        wire.client.send(b'E', &[0; 5]);
+    }
+    wire.client.send(b'S', b"");
+    wire.sends(b"PDBEPDBDES");
+    wire.server.send(b'E', FAILED);
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'E');
+    wire.client.expect(b'Z');
+    wire.query(CREATE);
+    wire.completes();
+    wire.client.send(b'Q', b"SELECT id FROM plain\0");
+    let came = next_of_client(&mut wire, &catalog(), b"I");
+    assert!(came.1.contains("SELECT"), "{came:?}");
+    wire.fails();
+    wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
+    let came = next_of_client(&mut wire, &plain(), b"I");
+    assert!(!came.1.contains("Alice"), "{came:?}");
+}
