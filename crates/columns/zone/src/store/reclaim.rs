@@ -320,6 +320,25 @@ impl Store {
         Ok(reusable)
     }
 
+    /// Takes every value out of quarantine that the store does not have any more. To be called
+    /// while the log is replayed: the replicas of earlier versions left there what a record had
+    /// freed. A value whose block cannot be read stays; the error is noted for the zone's log.
+    pub(super) fn forget_freed_quarantine(&mut self) {
+        let held: Vec<Fid> = self.reclamation.quarantined().map(|(fid, _)| fid).collect();
+        for fid in held {
+            let live = match self.make_room() {
+                Ok(()) => self.is_live(fid),
+                // The error was noted, and the checkpoint that follows meets it again.
+                Err(_) => return,
+            };
+            match live {
+                Ok(true) => {}
+                Ok(false) => self.reclamation.release(fid),
+                Err(error) => self.last_error = Some(error),
+            }
+        }
+    }
+
     /// Puts a value into quarantine, as a manifest says. SR-8024 if it is there already, or the
     /// sweep's number is impossible.
     pub(super) fn load_quarantined(&mut self, fid: Fid, sweep: u64) -> Result<(), Error> {
@@ -327,5 +346,67 @@ impl Store {
             return Err(Error::new(&code::STORE_MANIFEST, "the quarantine"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strongroom_columns_values::Value;
+    use strongroom_crypto::SecretKey;
+    use strongroom_format::columns::redo::Relation;
+    use strongroom_format::columns::{Class, Kind, Lineage};
+    use strongroom_keyring::Opener;
+
+    use crate::store::{ANCHOR_NAME, Binding, FileAnchor, Options, Store, create, open};
+
+    /// What the replica of an earlier version had in its manifest: values that a record had freed.
+    #[test]
+    fn a_replica_that_begins_to_follow_forgets_the_quarantine_of_freed_values() {
+        let directory = std::env::temp_dir().join(format!("sr-freed-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let opener = Opener::raw(SecretKey::take(&mut [7; 32]).unwrap());
+        create(&directory, &opener.recipient().unwrap()).unwrap();
+        let opened = || -> Store {
+            let anchor = Box::new(FileAnchor::at(directory.join(ANCHOR_NAME)));
+            let options = Options {
+                memory_limit: 64 << 20,
+                insist_on_locks: false,
+                accept_restored: false,
+            };
+            open(&directory, &opener, anchor, options).unwrap()
+        };
+        let mut store = opened();
+        store.finish_recovery(0).unwrap();
+        let relation = Relation {
+            tablespace: 1,
+            database: 2,
+            filenode: 3,
+        };
+        let table = store.open_partition(None, relation).unwrap();
+        let binding = Binding {
+            key: [5; 16],
+            lineage: Lineage::of_column(0x40, Class::Ordered),
+        };
+        let key = SecretKey::take(&mut [5; 32]).unwrap();
+        store.bind(table, 1, binding, &key).unwrap();
+        let mut put = |word| {
+            let value = Value::Word(word);
+            store.put(None, table, 1, Kind::Int8, value).unwrap()
+        };
+        let (kept, freed, unread) = (put(1), put(2), put(3));
+        store.delete(None, freed).unwrap();
+        for fid in [kept, freed] {
+            assert!(store.reclamation.quarantine(fid, 0));
+        }
+        store.checkpoint(10).unwrap();
+        drop(store);
+        let mut store = opened();
+        assert_eq!(store.status().quarantine, 2);
+        store.follow(10).unwrap();
+        assert!(store.reclamation.is_quarantined(kept));
+        assert_eq!(store.status().quarantine, 1);
+        assert!(store.get(unread).is_ok());
+        drop(store);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -89,11 +89,13 @@ impl Store {
     }
 
     /// Notes that the log of the host, a replica, was replayed up to `position` and goes on: from
-    /// now on values may be read while more records are replayed. Makes a checkpoint.
+    /// now on values may be read while more records are replayed. Takes out of quarantine what is
+    /// not there any more, and makes a checkpoint.
     ///
     /// # Errors
     /// Those of [`Store::checkpoint`]; the store is recovering still.
     pub fn follow(&mut self, position: u64) -> Result<(), Error> {
+        self.forget_freed_quarantine();
         self.replay.phase = Phase::Following;
         let done = self.checkpoint(position);
         if done.is_err() {
@@ -399,6 +401,10 @@ impl Store {
         if slot.is_live() {
             // The log no longer has the record that freed this generation: the checkpoint is older
             // than where the log was cut.
+            if let Some(old) = Fid::permanent(at.partition, slot.generation, at.extent, fid.index())
+            {
+                self.reclamation.release(old);
+            }
             frame.clear(slot_at, slabs);
             block.live = block.live.saturating_sub(1);
         }
@@ -414,12 +420,14 @@ impl Store {
         Ok(())
     }
 
-    /// Frees a value, if it is there. Nothing otherwise. Errors of reading its block.
+    /// Frees a value, if it is there, and takes it out of quarantine. Errors of reading its block.
     fn apply_freed(&mut self, fid: Fid) -> Result<(), Error> {
         if self.is_live(fid)? {
             self.free_slot(fid)
                 .map_err(|_| Error::new(&code::BUG, "a value that was just there"))?;
         }
+        // A replica's quarantine would otherwise have every value that was ever freed.
+        self.reclamation.release(fid);
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 mod bindings;
 mod checkpoints;
 mod disk;
+mod followed;
 mod forks;
 mod golden;
 mod host;
