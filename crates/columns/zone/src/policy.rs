@@ -209,14 +209,16 @@ pub(crate) fn output(mut session: Option<&mut Session>, scope: &Scope) -> Result
 }
 
 /// The binding of a column into which a value may be stored, which the column takes if it has none.
-/// `draw` draws the lineage of a column without a name; `values` counts the values that the column
-/// has. Storing a computed value counts as one output against the session's budget.
+/// `draw` draws the lineage of a column without a name; `values` counts the values of all columns
+/// with this binding. Storing a computed value counts as one output against the session's budget.
 ///
 /// Stored values of a comparable column - ordered, or of class equality - may be compared without a
 /// ticket. So nothing may decide what they are compared with but their owner: such a column takes
 /// values of its own lineage, and constants that their owner's client has sealed for it. Anything
 /// else - what was computed, another column's values, a constant that names no column - takes the
-/// right `DERIVE`, and as many truths as comparing it with each of the column's values would.
+/// right `DERIVE`, and as many truths as comparing it with each value of that binding would: a
+/// value can be dumped from one column and restored into, or compared with, any other of its
+/// binding.
 ///
 /// # Errors
 /// - [`Fault::NotAllowed`] without a session or right that is needed, or with a ticket that is not
@@ -229,7 +231,7 @@ pub(crate) fn store(
     session: Option<&mut Session>,
     scope: &Scope,
     target: Target,
-    values: impl FnOnce() -> u64,
+    values: impl FnOnce(Binding) -> u64,
     draw: impl FnOnce() -> Result<Lineage, Fault>,
 ) -> Result<Binding, Fault> {
     if let Some(own) = stays_what_it_is(session.is_some(), scope, target) {
@@ -259,15 +261,17 @@ pub(crate) fn store(
     }
     session.allow(wanted, scope.keys())?;
     session.allow(wanted, &[key])?;
-    let comparable = lineage.is_some_and(is_comparable);
-    if comparable && sealed_for != lineage {
+    if let Some(lineage) = lineage.filter(|lineage| is_comparable(*lineage))
+        && sealed_for != Some(lineage)
+    {
         if sealed_for.is_some() {
             session.count_refusal();
             return Err(Fault::NotNamed);
         }
         let allowed = session.allow(right::DERIVE, &[key]);
         allowed.map_err(|_| Fault::NotNamed)?;
-        session.spend_truths(values().saturating_add(1))?;
+        let values = values(Binding { key, lineage });
+        session.spend_truths(values.saturating_add(1))?;
     }
     if scope.origin() == Origin::Computed {
         session.spend_output()?;

@@ -152,7 +152,7 @@ impl Zone {
             bound: store.binding(partition, one.column),
             by_name: store.lineage_by_name(partition, one.column),
         };
-        let stored = || store.values_of_column(partition, one.column);
+        let stored = |of| store.values_bound_to(of);
         let state = self.sources.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;
         let session = Self::session(&mut self.channel, state);

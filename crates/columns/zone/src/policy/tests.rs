@@ -113,7 +113,7 @@ fn store_in(
     scope: &Scope,
     target: Target,
 ) -> Result<Binding, Fault> {
-    store(session, scope, target, || 41, draw)
+    store(session, scope, target, |_| 41, draw)
 }
 
 const A: KeyId = [1; 16];

@@ -65,17 +65,23 @@ impl Store {
         partition.by_name.get(&column).copied()
     }
 
-    /// How many values a column has. It counts them by block, so it is no call for each value of a
-    /// load.
-    pub(crate) fn values_of_column(&self, partition: u16, column: u16) -> u64 {
-        let Some(partition) = self.partitions.get(partition) else {
-            return 0;
-        };
-        let extents = partition.extents.iter().flatten();
-        let blocks = extents
-            .filter(|extent| extent.column == column)
-            .flat_map(|extent| &extent.blocks);
-        blocks.map(|block| u64::from(block.live)).sum()
+    /// How many values all columns with this binding have together. It counts them by block, so it
+    /// is no call for each value of a load.
+    pub(crate) fn values_bound_to(&self, to: Binding) -> u64 {
+        let is_bound = |key: &ColumnKey| (key.id, key.lineage) == (to.key, to.lineage);
+        let mut sum = 0;
+        for (_, partition) in self.partitions.iter() {
+            if !partition.column_keys.values().any(is_bound) {
+                continue;
+            }
+            let of = |column| partition.column_keys.get(column).is_some_and(is_bound);
+            let extents = partition.extents.iter().flatten();
+            let blocks = extents
+                .filter(|extent| of(&extent.column))
+                .flat_map(|extent| &extent.blocks);
+            sum += blocks.map(|block| u64::from(block.live)).sum::<u64>();
+        }
+        sum
     }
 
     /// A number that rises with every partition that is made. While it is the same, no binding of a

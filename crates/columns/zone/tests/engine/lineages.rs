@@ -167,6 +167,43 @@ fn computed_values_are_no_ruler_in_an_ordered_column() {
     });
 }
 
+/// Attack: a table of the operator's with the lineage of the owner's column, in which a computed
+/// value costs little. From there it is dumped, and compared with all of the owner's column.
+#[test]
+fn a_computed_value_costs_as_many_truths_as_all_columns_of_its_binding_have_values() {
+    with_zone("twin", |scene| {
+        let of = lineage(16_384);
+        let mut owner = scene.client(ORDINARY, &[A]);
+        let table = ordered_partition(&mut owner, 16_384);
+        let mut value = |value: i64| scene.int8_for(of, &mut owner, A, value * 10);
+        let values: Vec<u64> = (0..50).map(&mut value).collect();
+        let (stored, _) = promote(&mut owner, table, 1, Kind::Int8, &values).unwrap();
+        // Without a session: one table of the operator's gets a copy of one value, another one is
+        // said to have the name of the owner's.
+        let mut host = scene.host();
+        let copies = ordered_partition(&mut host, 16_385);
+        promote(&mut host, copies, 1, Kind::Int8, &stored[..1]).unwrap();
+        let named = column_record(Class::Ordered, &path(16_384).join("\0"));
+        let empty = partition_with(&mut host, 16_386, 1, &named).unwrap();
+        let mut limited = ticket(ORDINARY | right::DERIVE, &[A]);
+        limited.ticket_id = [9; 16];
+        limited.truths = 60;
+        let mut deriving = scene.host();
+        scene.owner.open(&mut deriving, &limited).unwrap();
+        for target in [copies, empty] {
+            let sum = int8(&mut deriving, "int8pl", stored[20], stored[3]);
+            let mut into = |table| promote(&mut deriving, table, 1, Kind::Int8, &[sum]).map(drop);
+            if target == copies {
+                assert_eq!(into(target), Ok(()), "52 truths");
+            }
+            for target in [table, copies, empty] {
+                let refused = into(target);
+                assert_eq!(refused, fault(Fault::BudgetSpent), "53 truths are not left");
+            }
+        }
+    });
+}
+
 #[test]
 fn malformed_columns_of_a_relation_are_refused() {
     with_zone("columns", |scene| {
