@@ -23,7 +23,7 @@ use strongroom_format::layout::array;
 use crate::call::guarded;
 use crate::ring::connection::{self, Connection};
 use crate::ring::standby::in_recovery;
-use crate::ring::{shared_memory, zone};
+use crate::ring::{log_end, shared_memory, zone};
 use crate::storage::promotion;
 use crate::{fault, settings};
 
@@ -206,7 +206,7 @@ impl Follower {
                 0
             };
         }
-        let (end, timeline) = end_of_log(standby);
+        let (end, timeline) = log_end::readable(standby);
         if self.replayed_to.max(position) > end {
             fault::Report::new(
                 "55000",
@@ -403,23 +403,6 @@ fn raise_unreadable(message: *const c_char) -> ! {
     // SAFETY: the reader's own message: positions and segments, no contents.
     let detail = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     report.detail(&detail).raise()
-}
-
-/// The end of the readable log, and its timeline. On a primary, flushes the inserted log to disk
-/// first.
-fn end_of_log(standby: bool) -> (XLogRecPtr, u32) {
-    let mut timeline = 0;
-    // SAFETY: asks the server; flushing waits for the disk.
-    let end = unsafe {
-        if standby {
-            pg_sys::GetXLogReplayRecPtr(&raw mut timeline)
-        } else {
-            let end = pg_sys::GetXLogInsertRecPtr();
-            pg_sys::XLogFlush(end);
-            pg_sys::GetFlushRecPtr(&raw mut timeline).min(end)
-        }
-    };
-    (end, timeline)
 }
 
 /// Raises an ERROR if the store has read log which this server's history does not contain (L8). The

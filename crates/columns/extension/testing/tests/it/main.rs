@@ -19,6 +19,7 @@ mod histories;
 mod kills;
 mod ledgers;
 mod lineages;
+mod log_end;
 mod logical;
 mod lost_records;
 mod machine;
