@@ -12,7 +12,7 @@ use strongroom_columns_ring::op::MORE;
 use strongroom_columns_ring::{Descriptor, Op};
 
 use crate::call::{Call, call_postgres, sql_functions};
-use crate::ring::{shared_memory, zone};
+use crate::ring::{log_end, shared_memory, zone};
 use crate::storage::storage_id::StorageId;
 use crate::storage::{access_method, logical_slots, marking, partition, pending, promotion};
 use crate::{fault, interrupts};
@@ -181,8 +181,10 @@ fn run_sweep(relation: Relation, oid: Oid, wait: Wait) -> Option<Swept> {
         a: number,
         ..Descriptor::of(Op::Sweep)
     });
-    // SAFETY: asks the server.
-    shared_memory::record_sweep(sweep, unsafe { pg_sys::GetXLogInsertRecPtr() });
+    // A crash of the server alone takes the end of its log, and with that what has removed the last
+    // row with a value; the zone lives on. So what the pages said has to be durable before anything
+    // is freed.
+    shared_memory::record_sweep(sweep, log_end::flush());
     let upto = shared_memory::last_freeable_sweep(logical_slots::decoded_position())
         .min(sweep.saturating_sub(1));
     let freed = call_until_done(Descriptor {

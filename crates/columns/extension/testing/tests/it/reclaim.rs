@@ -431,3 +431,35 @@ fn what_was_dropped_while_the_zone_was_away_is_reclaimed() {
     owner.start_zone();
     server.wait_for(PARTITIONS, "1");
 }
+
+/// The zone frees at once; what has removed the last row with a value may be in the server's memory
+/// only, and is lost with it.
+#[test]
+fn what_a_sweep_has_freed_no_crash_of_the_server_brings_back() {
+    let mut owner = Owner::new();
+    owner.start_zone();
+    // Nothing but a commit, and the worker once a second, writes the log.
+    let settings = "autovacuum = off\nstrongroom.sweep_interval = 0\nstrongroom.sweep_delay = 0\nwal_writer_delay = 10s";
+    let server = Server::start(&owner.zone_socket(), settings);
+    drop(server.rows("create extension strongroom_columns"));
+    owner.start_proxy_deriving(server.socket());
+    drop(owner.rows("create table t (id int, code enc_int4) using strongroom"));
+    let values: Vec<String> = (1..=200).map(|id| format!("({id}, {id})")).collect();
+    let insert = format!("insert into t values {}", values.join(", "));
+    for round in 0..8 {
+        drop(owner.rows(&insert));
+        let freed = server.rows(
+            "set synchronous_commit = off; delete from t where id % 2 = 1; vacuum (truncate off) t;
+             select from strongroom_columns.sweep('t');
+             select s->>'freed' from strongroom_columns.sweep('t') s",
+        );
+        assert!(freed.ends_with("100"), "round {round}: {freed}");
+        server.kill();
+        server.start_again();
+        owner.wait_for(
+            "select count(*) = count(*) filter (where code = id) from t",
+            "t",
+        );
+        drop(owner.rows("delete from t; vacuum t"));
+    }
+}
