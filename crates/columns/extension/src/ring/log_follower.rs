@@ -22,6 +22,7 @@ use strongroom_format::layout::array;
 
 use crate::call::guarded;
 use crate::ring::connection::{self, Connection};
+use crate::ring::history::{self, Reached};
 use crate::ring::standby::in_recovery;
 use crate::ring::{log_end, shared_memory, zone};
 use crate::storage::promotion;
@@ -56,13 +57,6 @@ unsafe extern "C-unwind" {
     /// The server's handler for SIGTERM: has the process end at the next check for interrupts.
     // src/backend/tcop/postgres.c.
     fn die(signal: c_int);
-    /// The history of a timeline.
-    // src/backend/access/transam/timeline.c; not among pgrx's bindings.
-    fn readTimeLineHistory(timeline: u32) -> *mut pg_sys::List;
-    /// Whether a history contains a timeline.
-    fn tliInHistory(timeline: u32, history: *mut pg_sys::List) -> bool;
-    /// The position at which a history left a timeline; 0 for its last one.
-    fn tliSwitchPoint(timeline: u32, history: *mut pg_sys::List, next: *mut u32) -> XLogRecPtr;
 }
 
 /// The resource manager of logical messages (access/rmgrlist.h).
@@ -130,6 +124,8 @@ struct Follower {
     checkpoint: Checkpoint,
     /// Number of the connection to the zone.
     connection: u32,
+    /// Whether the store at that connection is known to be of the server's history.
+    is_checked: bool,
     /// Number of messages with this library's prefix in the log that the zone did not seal.
     foreign: u64,
 }
@@ -174,6 +170,7 @@ impl Follower {
                 going_on: None,
             },
             connection: 0,
+            is_checked: false,
             foreign: 0,
         }
     }
@@ -194,8 +191,11 @@ impl Follower {
         let is_new = connection::latest_number() != self.connection;
         if is_new {
             if position == 0 {
-                refuse_unless_first(standby);
+                // SAFETY: this worker holds the slot (see `advance_slot`).
+                let had_one = unsafe { (*pg_sys::MyReplicationSlot).data.confirmed_flush != 0 };
+                history::refuse_unless_first(standby, had_one);
             }
+            self.is_checked = false;
             self.connection = connection::latest_number();
             shared_memory::note_followed(0);
             // Before the end of the log is determined (L4).
@@ -207,17 +207,6 @@ impl Follower {
             };
         }
         let (end, timeline) = log_end::readable(standby);
-        if self.replayed_to.max(position) > end {
-            fault::Report::new(
-                "55000",
-                "the zone's store is of a later log than this server's (SR-8030)",
-            )
-            .hint("Restore the zone's store of a time not later than this server's.")
-            .raise();
-        }
-        if is_new {
-            check_history(position, state >> 2, timeline);
-        }
         if standby && state & 3 == 0 {
             fault::Report::new(
                 "55000",
@@ -225,6 +214,17 @@ impl Follower {
             )
             .hint("Start the zone anew: it reads the log from its last checkpoint.")
             .raise();
+        }
+        let store = Reached {
+            position,
+            timeline: state >> 2,
+        };
+        let server = Reached {
+            position: end,
+            timeline,
+        };
+        if !self.is_at_store(store, server, standby, is_new) {
+            return;
         }
         if needed || standby {
             self.replay(end);
@@ -253,6 +253,41 @@ impl Follower {
         }
         // On a primary the zone has had every value before the log had its record.
         self.checkpoint(if standby { self.replayed_to } else { end }, timeline);
+    }
+
+    /// Whether the server's log has reached the store's position; once for each connection, that
+    /// the store is of the server's history. False on a standby that has yet to replay again what
+    /// it had replayed before it was killed: it is consistent before that. Raises an ERROR for a
+    /// store of another history, and on a primary for one of a later log.
+    fn is_at_store(
+        &mut self,
+        store: Reached,
+        server: Reached,
+        standby: bool,
+        is_new: bool,
+    ) -> bool {
+        let is_before = self.replayed_to.max(store.position) > server.position;
+        if is_before && !standby {
+            fault::Report::new(
+                "55000",
+                "the zone's store is of a later log than this server's (SR-8030)",
+            )
+            .hint("Restore the zone's store of a time not later than this server's.")
+            .raise();
+        }
+        if is_before {
+            history::check_to_come(store, server);
+            if is_new {
+                let text = "waiting until this standby has replayed what the zone's store has";
+                fault::Report::new("00000", text).log();
+            }
+            return false;
+        }
+        if !self.is_checked {
+            history::check(store, server);
+            self.is_checked = true;
+        }
+        true
     }
 
     /// Runs `work` over the connection to the zone that the log was replayed to, and returns its
@@ -403,64 +438,6 @@ fn raise_unreadable(message: *const c_char) -> ! {
     // SAFETY: the reader's own message: positions and segments, no contents.
     let detail = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     report.detail(&detail).raise()
-}
-
-/// Raises an ERROR if the store has read log which this server's history does not contain (L8). The
-/// store's position is on timeline `of`; the history of the log's timeline `now` must contain `of`,
-/// and must have left it after the position if at all. Nothing if either is not known (0).
-fn check_history(position: XLogRecPtr, of: u32, now: u32) {
-    if position == 0 || of == 0 || now == 0 || of == now {
-        return;
-    }
-    // SAFETY: reads the server's own file; a timeline of the history has an end.
-    let sound = unsafe {
-        let history = readTimeLineHistory(now);
-        let known = tliInHistory(of, history);
-        known && {
-            let left = tliSwitchPoint(of, history, std::ptr::null_mut());
-            left == 0 || position <= left
-        }
-    };
-    if !sound {
-        fault::Report::new(
-            "55000",
-            "the zone's store and the server's log belong to different histories (SR-8030)",
-        )
-        .detail(&format!(
-            "The store has read timeline {of} to {:X}/{:X}; the server is on timeline {now}, \
-             whose history left it before.",
-            position >> 32,
-            position & 0xffff_ffff
-        ))
-        .hint(
-            "Bring the zone a store from before the histories parted, or a copy of the \
-             store of the zone whose server this one follows.",
-        )
-        .raise();
-    }
-}
-
-/// Raises an ERROR if the zone's store is not the first one of this server: a store that has no
-/// position in the log yet has none of the values of another one, and to advance the slot for it
-/// would give up the log that the other one needs. The slot says whether a store has had a position
-/// (see [`advance_slot`]). A standby's store is a copy of its primary's, which has one.
-fn refuse_unless_first(standby: bool) {
-    // SAFETY: this worker holds the slot.
-    let had_one = unsafe { (*pg_sys::MyReplicationSlot).data.confirmed_flush != 0 };
-    let told = if standby {
-        "the zone's store is new, and this server is a standby (SR-8030)"
-    } else if had_one {
-        "the zone's store is new, and this server has had another one (SR-8030)"
-    } else {
-        return;
-    };
-    fault::Report::new("55000", told)
-        .hint(
-            "Start the zone with the directory that its values are in (--state): is a disk not \
-             mounted? A standby needs a copy of its primary's. To begin anew, without the values \
-             that there are, drop the replication slot strongroom_columns.",
-        )
-        .raise();
 }
 
 /// Where replay begins: at the position of the zone's store, or for a new store (0) where the slot

@@ -5,6 +5,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod deferred_fault;
+pub(crate) mod history;
 pub(crate) mod log_end;
 pub(crate) mod log_follower;
 pub(crate) mod server_generation;

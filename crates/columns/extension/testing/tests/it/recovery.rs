@@ -272,6 +272,53 @@ fn a_standby_follows_a_primary_that_has_lost_the_end_of_its_log() {
     );
 }
 
+/// A standby that was killed is consistent before it has replayed again what its zone has read.
+#[test]
+fn a_standby_that_was_killed_comes_to_the_position_of_its_zone() {
+    let (owner, server, mut other, standby) = backed_up("");
+    standby_of(
+        &server,
+        &mut other,
+        &standby,
+        // Nothing but the log moves the position from which on it is consistent.
+        "strongroom.checkpoint_interval = 100ms\nbgwriter_lru_maxpages = 0",
+    );
+    // With the zone that it had, and with one that was started anew.
+    for (again, before, delay) in [(false, "before", 12), (true, "late", 40)] {
+        other.wait_for_log(
+            &format!("select max(b) from t where b = '{before}'"),
+            before,
+            &standby,
+        );
+        drop(owner.rows("insert into t values (500000, 1, 'late') on conflict do nothing; insert into t select g, 1, 'late' from generate_series(600001, 600100) g on conflict do nothing; update t set a = a + 1 where id = 500000"));
+        let end = server.rows("select pg_current_wal_flush_lsn() - '0/0'");
+        let durable =
+            format!("select (strongroom_columns.status()->'store'->>'position')::numeric >= {end}");
+        standby.wait_for(&durable, "t");
+        if again {
+            other.kill_zone();
+        }
+        standby.kill();
+        drop(std::fs::remove_file(standby.log()));
+        if again {
+            other.start_zone();
+        }
+        // It stays before the zone's position for a while: commits are applied late.
+        standby.configure(&format!("recovery_min_apply_delay = {delay}s\n"));
+        standby.start_again();
+        let ask = "select count(*), sum(a) from t where b = 'late'";
+        let expected = owner.rows(ask);
+        other.wait_for_log(ask, &expected, &standby);
+        let said = standby.log_text();
+        assert!(!said.contains("SR-8030"), "{}", standby.log_tail());
+        assert!(
+            said.contains("waiting until this standby has replayed"),
+            "{}",
+            standby.log_tail()
+        );
+    }
+}
+
 /// Values that the primary has freed stay on the standby for as long as a snapshot sees their rows.
 #[test]
 fn a_snapshot_of_a_standby_keeps_its_values() {
