@@ -342,8 +342,8 @@ fn check_partition_key(table: Oid) {
 // ---- objects ----
 
 /// The hook for a new, altered or dropped object: calls the hook before, and raises an ERROR for a
-/// relation, domain or statistics object that is not offered. For a dropped table, notes its
-/// partition.
+/// relation, default, domain or statistics object that is not offered. For a dropped table, notes
+/// its partition.
 extern "C-unwind" fn on_object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: Oid,
@@ -360,6 +360,9 @@ extern "C-unwind" fn on_object_access(
         match (access, class) {
             (OAT_POST_CREATE | OAT_POST_ALTER, pg_sys::RelationRelationId) => {
                 check_relation(object);
+            }
+            (OAT_POST_CREATE, class) if class.to_u32() == rows::DEFAULTS => {
+                check_default(object, sub);
             }
             (OAT_POST_CREATE, pg_sys::TypeRelationId) => check_domain(object),
             (OAT_POST_CREATE, pg_sys::StatisticExtRelationId) => check_statistics(object),
@@ -490,6 +493,21 @@ fn check_index_key(class: Option<Class>, operator_class: Oid) {
              column's own type. UNIQUE and PRIMARY KEY cannot name an operator class.",
         ),
         _ => {}
+    }
+}
+
+/// Raises an ERROR if PostgreSQL has computed the default of a confidential column once, for all
+/// rows that there were when the column was added, and has put it into the catalog: an identifier
+/// of a value that is this statement's, or another table's, which nobody keeps for these rows. It
+/// does so unless the default is volatile, as that of a constant is.
+fn check_default(table: Oid, column: c_int) {
+    if i16::try_from(column).is_ok_and(|column| rows::has_kept_default(table, column)) {
+        refuse(
+            "a confidential column cannot be added with a default that is computed once for all \
+             rows",
+            "Add the column without a default, fill it with UPDATE, and set the default \
+             afterwards.",
+        );
     }
 }
 

@@ -34,6 +34,9 @@ const DEPTH_MAX: u32 = 16;
 const PARTITIONED: u32 = 3350;
 const PARTITIONED_INDEX: u32 = 3351;
 
+/// OID of `pg_attrdef` (`pg_attrdef.h`), which pgrx lacks.
+pub(crate) const DEFAULTS: u32 = 2604;
+
 /// The fixed part of a row of `pg_partitioned_table`.
 #[repr(C)]
 struct Partitioned {
@@ -157,6 +160,26 @@ pub(crate) fn classes(oid: Oid) -> Vec<(i16, columns::Class)> {
             if live && types::kind_of(form.atttypid).is_some() {
                 found.push((form.attnum, columns::Class::of_modifier(form.atttypmod)));
             }
+        },
+    );
+    found
+}
+
+/// Whether the rows of a relation that were there before a confidential column was added have a
+/// value of it that is in the catalog (`attmissingval`).
+pub(crate) fn has_kept_default(oid: Oid, column: i16) -> bool {
+    let mut found = false;
+    for_each_row(
+        pg_sys::AttributeRelationId,
+        pg_sys::AttributeRelidNumIndexId,
+        pg_sys::Anum_pg_attribute_attrelid,
+        oid,
+        |tuple, _| {
+            // SAFETY: a row of pg_attribute.
+            let form = unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_attribute>(tuple) };
+            found |= form.attnum == column
+                && form.atthasmissing
+                && types::kind_of(form.atttypid).is_some();
         },
     );
     found

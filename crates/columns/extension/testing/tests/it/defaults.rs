@@ -179,3 +179,48 @@ fn comparable_columns_have_defaults() {
         "a constant in the log"
     );
 }
+
+/// PostgreSQL keeps what a stable expression gives in the catalog, for all rows that there are.
+#[test]
+fn a_default_that_the_catalog_would_keep_is_refused() {
+    let (owner, server) = start_all("");
+    let _made = owner.rows(
+        "create table staff (id int, name enc_text, pay enc_int4) using strongroom; insert into staff values (1, 'canary', 7), (2, 'other', 8);
+         create table u (id int) using strongroom; insert into u values (1), (2)",
+    );
+    let _functions = server.rows(
+        "create function a_stored_name() returns enc_text language sql stable as 'select name from staff where id = 1';
+         create function no_name() returns enc_text language sql stable as 'select null::enc_text';
+         create function a_new_name() returns enc_text language sql volatile as 'select name from staff where id = 1'",
+    );
+    server.fails(
+        "alter table u add column name enc_text default a_stored_name()",
+        "computed once for all rows",
+    );
+    let kept = "select count(*) from pg_attribute where attrelid in ('u'::regclass, 'staff'::regclass) and atthasmissing";
+    assert_eq!(server.rows(kept), "0");
+    // What is computed for each row, or for none, is stored as every value is.
+    for added in [
+        "alter table u add column a enc_text default a_new_name()",
+        "alter table u add column b enc_text default no_name()",
+        "alter table u add column c enc_text; alter table u alter c set default a_stored_name()",
+        "alter table u add column d int default 5",
+        "create table w (id int, name enc_text default a_stored_name()) using strongroom",
+    ] {
+        let said = server.run(added);
+        assert!(
+            !said.messages.contains("ERROR"),
+            "{added}: {}",
+            said.messages
+        );
+    }
+    let _added = owner.rows("alter table u add column name enc_text default 'constant'");
+    let kept = "select attname from pg_attribute where attrelid = 'u'::regclass and atthasmissing";
+    assert_eq!(server.rows(kept), "d");
+    let _gone = owner.rows("drop table staff cascade");
+    let rows = "select id, a, b is null, c is null, d, name from u order by id";
+    assert_eq!(
+        owner.rows(rows),
+        "1|canary|t|t|5|constant\n2|canary|t|t|5|constant"
+    );
+}
