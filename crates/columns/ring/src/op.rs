@@ -37,7 +37,8 @@ pub enum Op {
     /// partition `a`: each FID becomes a permanent one in place. Answers with the length of a redo
     /// record that follows them, 0 when none is needed.
     Promote = 18,
-    /// Posted. The redo record with sequence number `a` is in the host's log.
+    /// Posted. The redo record with sequence number `a` is in the host's log, and ends there at
+    /// position `b`; 0 when the host does not say.
     Inserted = 19,
     /// Called. The value `a`, kind `flags`, in clear: its binary form in the data area from `b`;
     /// answers with its length. Needs the ticket's right to declassify.
@@ -135,7 +136,10 @@ pub enum Op {
     /// replay is needed, bit 1 when the zone follows a log that goes on; from bit 2 the timeline
     /// that the position is of, 0 when that is not known. From then on the ring that asked is the
     /// log's reader, until it closes, if there was none: it passes records to the zone, and it
-    /// alone may ask for [`Op::Replay`], [`Op::Replayed`] and [`Op::Checkpoint`].
+    /// alone may ask for [`Op::Replay`], [`Op::Replayed`] and [`Op::Checkpoint`]. With
+    /// [`flag::REACHED`], answers with the highest position that [`Op::Inserted`] has named, which
+    /// the store keeps, and its timeline. (A zone that does not know the flag answers with the
+    /// other position, which is not a later one.)
     Position = 83,
     /// Called, first on every connection. `a` is the generation of the server's shared memory, a
     /// random number that it draws whenever that memory is made anew. Records that earlier
@@ -314,6 +318,8 @@ pub mod flag {
     /// [`super::Op::Output`]: the envelopes are results for the client of the ring's session, if it
     /// has one.
     pub const RESULT: u16 = 1 << 13;
+    /// [`super::Op::Position`]: up to where the log has what the store may hold.
+    pub const REACHED: u16 = 1 << 9;
     /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.
     pub const FOLLOWS: u16 = 1 << 11;
 }

@@ -267,7 +267,7 @@ impl Zone {
             .and_then(|ring| ring.third_argument.take());
         let done = match op {
             Op::StatementEnd => self.end_statement(ring, descriptor),
-            Op::Inserted => self.confirm_inserted(ring, descriptor.a),
+            Op::Inserted => self.confirm_inserted(ring, descriptor),
             Op::ThirdArgument => self.set_third_argument(ring, descriptor.a),
             Op::PostEnvelope => self.post_envelope(ring, descriptor, area),
             Op::Compute => self.compute(ring, descriptor, third_argument),
@@ -332,7 +332,7 @@ impl Zone {
             Op::CountPartitions => Ok(self.sources.store.partitions_of(descriptor.a)),
             Op::NextDatabase => return Ok(self.next_database(descriptor)),
             Op::NextRetired => return self.next_retired(descriptor),
-            Op::Position => return self.position(ring),
+            Op::Position => return self.position(ring, descriptor.flags),
             Op::ServerGeneration => self.set_server_generation(descriptor),
             Op::Replay | Op::Replayed | Op::Checkpoint => {
                 return self.log(ring, op, descriptor, area);

@@ -55,9 +55,9 @@ pub(crate) fn check(store: Reached, end: Reached) {
     }
 }
 
-/// Raises an ERROR if a standby whose log ends before the store's position cannot come there. It
-/// may have been killed before what it had replayed was durable, and replays it again; then it may
-/// yet be on a timeline that the store's comes from.
+/// Raises an ERROR if a standby whose log ends before this position of the store's cannot come
+/// there. It may have been killed before what it had replayed was durable, and replays it again;
+/// then it may yet be on a timeline that the store's comes from.
 pub(crate) fn check_to_come(store: Reached, end: Reached) {
     if !store.is_in_history_of(end.timeline) && !end.is_in_history_of(store.timeline) {
         raise_other(store, end);

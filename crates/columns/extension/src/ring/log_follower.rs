@@ -124,8 +124,8 @@ struct Follower {
     checkpoint: Checkpoint,
     /// Number of the connection to the zone.
     connection: u32,
-    /// Whether the store at that connection is known to be of the server's history.
-    is_checked: bool,
+    /// The timeline of whose history the store at that connection is known to be.
+    checked: Option<u32>,
     /// Number of messages with this library's prefix in the log that the zone did not seal.
     foreign: u64,
 }
@@ -170,7 +170,7 @@ impl Follower {
                 going_on: None,
             },
             connection: 0,
-            is_checked: false,
+            checked: None,
             foreign: 0,
         }
     }
@@ -195,7 +195,7 @@ impl Follower {
                 let had_one = unsafe { (*pg_sys::MyReplicationSlot).data.confirmed_flush != 0 };
                 history::refuse_unless_first(standby, had_one);
             }
-            self.is_checked = false;
+            self.checked = None;
             self.connection = connection::latest_number();
             shared_memory::note_followed(0);
             // Before the end of the log is determined (L4).
@@ -255,10 +255,11 @@ impl Follower {
         self.checkpoint(if standby { self.replayed_to } else { end }, timeline);
     }
 
-    /// Whether the server's log has reached the store's position; once for each connection, that
-    /// the store is of the server's history. False on a standby that has yet to replay again what
-    /// it had replayed before it was killed: it is consistent before that. Raises an ERROR for a
-    /// store of another history, and on a primary for one of a later log.
+    /// Whether the server's log has reached the store's position; once for each connection and
+    /// timeline, that the store is of the server's history, with what it holds behind its position.
+    /// False on a standby that has yet to replay again what it had replayed before it was killed:
+    /// it is consistent before that. Raises an ERROR for a store of another history, and on a
+    /// primary for one of a later log.
     fn is_at_store(
         &mut self,
         store: Reached,
@@ -277,15 +278,21 @@ impl Follower {
         }
         if is_before {
             history::check_to_come(store, server);
+            history::check_to_come(reached(), server);
             if is_new {
                 let text = "waiting until this standby has replayed what the zone's store has";
                 fault::Report::new("00000", text).log();
             }
             return false;
         }
-        if !self.is_checked {
+        if self.checked != Some(server.timeline) {
             history::check(store, server);
-            self.is_checked = true;
+            if standby {
+                history::check_to_come(reached(), server);
+            } else {
+                history::check(reached(), server);
+            }
+            self.checked = Some(server.timeline);
         }
         true
     }
@@ -426,6 +433,20 @@ impl Follower {
             position: answer.value,
             going_on: None,
         };
+    }
+}
+
+/// Up to where the log has what the zone's store may hold: checkpoints that the store needs for
+/// itself keep an earlier position. Raises an ERROR if the zone cannot be asked.
+fn reached() -> Reached {
+    let asked = Descriptor {
+        flags: flag::REACHED,
+        ..Descriptor::of(Op::Position)
+    };
+    let answer = zone::with(|connection| connection.call(asked));
+    Reached {
+        position: answer.value,
+        timeline: answer.aux >> 2,
     }
 }
 

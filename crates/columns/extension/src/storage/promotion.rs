@@ -6,6 +6,7 @@
 //! its partition and not its column (X1). An ephemeral is not freed by its promotion (X2). Must
 //! not: change a row that has nothing to promote.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 
 use pg_sys::{Datum, TupleTableSlot};
@@ -38,6 +39,15 @@ unsafe extern "C-unwind" {
         size: usize,
         transactional: bool,
     ) -> pg_sys::XLogRecPtr;
+}
+
+/// A redo record that is in the write-ahead log.
+#[derive(Clone, Copy)]
+pub(crate) struct InsertedRecord {
+    /// Its number.
+    number: u64,
+    /// The position at which it ends.
+    end: pg_sys::XLogRecPtr,
 }
 
 /// One confidential value of one row.
@@ -174,14 +184,15 @@ fn call_promote(
 }
 
 /// Puts a redo record into the write-ahead log, outside of the transaction, without a flush;
-/// returns its number. `None`, and nothing is written, if the bytes are no redo record, or the zone
-/// that sealed it is no longer the one that the log is replayed to (L4).
-pub(crate) fn insert_record(record: &[u8]) -> Option<u64> {
+/// returns its number and where it ends. `None`, and nothing is written, if the bytes are no redo
+/// record, or the zone that sealed it is no longer the one that the log is replayed to (L4).
+pub(crate) fn insert_record(record: &[u8]) -> Option<InsertedRecord> {
     let head = RedoHead::parse(record)?;
+    let end = Cell::new(0);
     let done = shared_memory::insert_record(head.incarnation, || {
         // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it is there
         // for aborted work too.
-        unsafe {
+        end.set(unsafe {
             call_postgres(|| {
                 LogLogicalMessage(
                     MESSAGE_PREFIX.as_ptr(),
@@ -189,16 +200,20 @@ pub(crate) fn insert_record(record: &[u8]) -> Option<u64> {
                     record.len(),
                     false,
                 )
-            });
-        }
+            })
+        });
     });
-    done.then_some(head.number)
+    done.then(|| InsertedRecord {
+        number: head.number,
+        end: end.get(),
+    })
 }
 
-/// The operation that tells the zone that the redo record of this number has been inserted.
-pub(crate) fn inserted(number: u64) -> Descriptor {
+/// The operation that tells the zone that this redo record has been inserted.
+pub(crate) fn inserted(record: InsertedRecord) -> Descriptor {
     Descriptor {
-        a: number,
+        a: record.number,
+        b: record.end,
         ..Descriptor::of(Op::Inserted)
     }
 }
@@ -209,7 +224,7 @@ pub(crate) fn inserted(number: u64) -> Descriptor {
 /// names.
 pub(crate) fn log_record(record: &[u8]) {
     match insert_record(record) {
-        Some(number) => zone::with(|connection| connection.post(inserted(number))),
+        Some(record) => zone::with(|connection| connection.post(inserted(record))),
         None => zone::with(|_| Err(Broken::Lost)),
     }
 }

@@ -157,9 +157,9 @@ fn tell_zone(work: impl FnOnce(&mut Connection) -> Result<Vec<u8>, Broken>) {
         Ok(())
     });
     if !record.is_empty()
-        && let Some(number) = promotion::insert_record(&record)
+        && let Some(inserted) = promotion::insert_record(&record)
     {
-        zone::at_transaction_end(|connection| connection.post(promotion::inserted(number)));
+        zone::at_transaction_end(|connection| connection.post(promotion::inserted(inserted)));
     }
 }
 

@@ -14,11 +14,16 @@ use crate::store::Store;
 const STEP_VALUES_MAX: u32 = 4096;
 
 impl Zone {
-    /// [`Op::Inserted`]: notes that the host's log has the ring's redo record of this number.
-    /// `Fault::BadRequest` for an unknown ring.
-    pub(super) fn confirm_inserted(&mut self, ring: u16, number: u64) -> Result<(), Fault> {
+    /// [`Op::Inserted`]: notes that the host's log has the ring's redo record of this number, and
+    /// where it ends. `Fault::BadRequest` for an unknown ring.
+    pub(super) fn confirm_inserted(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+    ) -> Result<(), Fault> {
         let chain = self.sources.chain(ring)?;
-        self.sources.store.confirm_inserted(chain, number);
+        self.sources.store.confirm_inserted(chain, descriptor.a);
+        self.sources.store.note_reached(descriptor.b);
         Ok(())
     }
 
@@ -33,18 +38,24 @@ impl Zone {
     }
 
     /// [`Op::Position`]: answers with the position from which the host's log has to be replayed,
-    /// and the state and timeline in `aux`. If no ring is the log's reader, this ring becomes it,
-    /// until it closes: what other rings say of the log is refused (L5). Never fails.
-    pub(super) fn position(&mut self, ring: u16) -> Result<Answer, Fault> {
+    /// and the state and timeline in `aux`; with the flag `REACHED`, with the position up to which
+    /// the log has what the store may hold, and the timeline of that. If no ring is the log's
+    /// reader, this ring becomes it, until it closes: what other rings say of the log is refused
+    /// (L5). Never fails.
+    pub(super) fn position(&mut self, ring: u16, flags: u16) -> Result<Answer, Fault> {
         let store = &self.sources.store;
         let state = u32::from(store.is_recovering()) | u32::from(store.is_following()) << 1;
+        let (position, timeline) = match flags & flag::REACHED {
+            0 => (store.position(), store.timeline()),
+            _ => store.reached(),
+        };
         // PostgreSQL counts timelines from 1 by promotions: a number that does not fit is given as
         // 0, not known.
-        let timeline = store.timeline().checked_mul(4).unwrap_or(0);
+        let timeline = timeline.checked_mul(4).unwrap_or(0);
         self.reader.get_or_insert(ring);
         Ok(Answer {
             aux: state | timeline,
-            ..Answer::of(store.position())
+            ..Answer::of(position)
         })
     }
 

@@ -233,6 +233,8 @@ impl Store {
             quarantine: self.reclamation.quarantined_count() as u64,
             timeline,
             redo_from: self.replay.redo_from_of_manifest(),
+            reached: self.durability.reached.position,
+            reached_timeline: self.durability.reached.timeline,
         };
         out.extend(&body.to_bytes())?;
         let mut dropped = partitions.dropped.iter().peekable();

@@ -17,6 +17,8 @@ pub(super) struct Durability {
     pub(super) timeline: u32,
     /// Timeline that the host's log is on now.
     pub(super) host_timeline: u32,
+    /// How far the host's log had got with what the store holds, as the host has said.
+    pub(super) reached: Reached,
     /// A manifest may be in place that the anchor was not advanced for.
     pub(super) manifest_unanchored: bool,
     /// A sync has failed: the contents of the disk are unknown.
@@ -25,6 +27,18 @@ pub(super) struct Durability {
     pub(super) publication: Option<Published>,
     /// A checkpoint that is made while the engine goes on.
     pub(super) request: Option<Request>,
+}
+
+/// The highest position of the host's log at which a record ends that the store holds.
+///
+/// A checkpoint's position may be a much earlier one: the host says it only now and then, and a
+/// checkpoint that the store needs for itself has everything until then.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(super) struct Reached {
+    /// 0 when the host has said none.
+    pub(super) position: u64,
+    /// Timeline of the host's log that `position` is of; 0 when that is not known.
+    pub(super) timeline: u32,
 }
 
 /// What is so when a manifest that is being published is durable.
@@ -65,6 +79,17 @@ pub(super) enum Stage {
 }
 
 impl Durability {
+    /// Notes that the host's log has a record of the store's that ends at `position` on its present
+    /// timeline. A lower position than before changes nothing on the same timeline: the end of the
+    /// log that a crash of the host takes stays in the store.
+    pub(super) fn note_reached(&mut self, position: u64) {
+        let timeline = self.host_timeline;
+        let known = self.reached;
+        if position != 0 && (known.timeline != timeline || known.position < position) {
+            self.reached = Reached { position, timeline };
+        }
+    }
+
     /// The position and timeline that a checkpoint reaches when the host asks for `position`: never
     /// before the last checkpoint's.
     pub(super) fn target(&self, position: u64) -> (u64, u32) {

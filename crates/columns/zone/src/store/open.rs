@@ -21,7 +21,7 @@ use super::Store;
 use super::anchor::Anchor;
 use super::block_cache::BlockCache;
 use super::column_keys::load_keys;
-use super::durability::Durability;
+use super::durability::{Durability, Reached};
 use super::faults::{crypto_error, no_memory};
 use super::files::{Directory, Files, HEADER_NAME, io_error, path_error};
 use super::free_space::round_up;
@@ -195,6 +195,10 @@ impl Store {
         self.durability.position = body.position;
         self.durability.timeline = body.timeline;
         self.durability.host_timeline = body.timeline;
+        self.durability.reached = Reached {
+            position: body.reached,
+            timeline: body.reached_timeline,
+        };
         self.partitions.stamp = body.stamp;
         self.reclamation.last_sweep = body.sweep;
         self.cache.block_version = body.block_version;

@@ -58,6 +58,24 @@ impl Store {
         }
     }
 
+    /// The highest position of the host's log at which a record ends that the store may hold, and
+    /// its timeline; 0 for what is not known. A log of another timeline must not have left that one
+    /// before: it lacks what the store holds.
+    #[must_use]
+    pub fn reached(&self) -> (u64, u32) {
+        let reached = self.durability.reached;
+        (reached.position, reached.timeline)
+    }
+
+    /// Notes that the host's log has a record that this start of the store has sealed, and that it
+    /// ends at `position`. The next manifest says so. 0 changes nothing, and so does any position
+    /// while the log is replayed or followed: then the position of the checkpoint says it.
+    pub fn note_reached(&mut self, position: u64) {
+        if self.replay.phase == Phase::Serving {
+            self.durability.note_reached(position);
+        }
+    }
+
     /// Whether the log still has to be replayed before values can be used.
     #[must_use]
     pub fn is_recovering(&self) -> bool {

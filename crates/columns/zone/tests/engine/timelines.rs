@@ -66,6 +66,40 @@ fn a_host_that_has_gone_to_another_timeline_is_refused() {
     });
 }
 
+/// What a record's confirmation says of the log is answered to its reader, beside the position.
+#[test]
+fn how_far_the_log_is_that_the_store_holds_is_told() {
+    with_zone("reached", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        assert_eq!(say(&mut host, Op::ServerGeneration, 1, 0, 3, 0), Ok(0));
+        let reached = |host: &mut Host| {
+            let asked = Descriptor {
+                flags: flag::REACHED,
+                ..Descriptor::of(Op::Position)
+            };
+            let answer = host.call(asked, go_on).unwrap();
+            assert_eq!(answer.aux & 3, 0, "neither recovering nor following");
+            (answer.value, answer.aux >> 2)
+        };
+        assert_eq!(reached(&mut host), (0, 0));
+        assert_eq!(say(&mut host, Op::Checkpoint, 100, 0, 3, 0), Ok(100));
+        assert_eq!(reached(&mut host), (0, 0));
+        let table = ordered_partition(&mut host, 16_384);
+        for (end, highest) in [(500, 500), (400, 500), (0, 500), (600, 600)] {
+            let value = scene.int8_for(lineage(16_384), &mut host, A, 5);
+            let (_, record) = promote(&mut host, table, 1, Kind::Int8, &[value]).unwrap();
+            let inserted = Descriptor {
+                a: RedoHead::parse(&record).unwrap().number,
+                b: end,
+                ..Descriptor::of(Op::Inserted)
+            };
+            host.post(inserted, go_on).unwrap();
+            assert_eq!(reached(&mut host), (highest, 3));
+        }
+        assert_eq!(position(&mut host), (100, 3));
+    });
+}
+
 /// Attack: a process of the server's user has the zone believe that the log is longer than it is.
 /// What is stored until the log gets there would not be read after an end of the zone.
 #[test]

@@ -186,6 +186,40 @@ fn a_restored_store_gives_out_none_of_what_was_lost() {
 
 /// L8: a position has the timeline that the host was on when a checkpoint reached it, whatever the
 /// host has said since, and after opening too.
+/// The host was put back to a time between the position of the last checkpoint that it has asked
+/// for and what the store holds.
+#[test]
+fn a_store_of_a_later_time_than_its_position_says_so() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let reopened = || safe.open(&Disk::of(disk.state()), 1 << 30).unwrap();
+    store.set_host_timeline(1);
+    let ring = store.attach();
+    let table = store.open_partition(Some(ring), relation(1)).unwrap();
+    store.checkpoint(10).unwrap();
+    assert_eq!(store.reached(), (0, 0), "the host has said nothing");
+    store.drop_partition(Some(ring), table).unwrap();
+    let dropped = store.flush_log(ring).unwrap().unwrap();
+    store.confirm_inserted(ring, dropped.number);
+    store.note_reached(20);
+    // Neither an earlier record nor a host that does not say takes it back.
+    store.note_reached(18);
+    store.note_reached(0);
+    store.last_checkpoint().unwrap();
+    drop(store);
+    let mut store = reopened();
+    assert_eq!(store.position(), 10);
+    assert_eq!(store.reached(), (20, 1));
+    // While the log is read, its positions are said by the reader.
+    store.note_reached(99);
+    store.finish_recovery(15).unwrap();
+    assert_eq!(store.reached(), (20, 1));
+    // On the next timeline its positions count.
+    store.set_host_timeline(2);
+    store.note_reached(17);
+    assert_eq!(store.reached(), (17, 2));
+}
+
 #[test]
 fn a_position_keeps_its_timeline_until_a_checkpoint_goes_beyond_it() {
     let safe = Safe::new();

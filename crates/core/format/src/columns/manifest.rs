@@ -20,13 +20,15 @@ pub use ledger::{Asker, LedgerEntry, LedgerLine, ledger_layout, ledger_line_layo
 pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
 /// The version that this code writes. Raised by any change of the manifest or of the blocks that it
 /// names: a block has no version of its own.
-pub const MANIFEST_VERSION: u16 = 4;
+pub const MANIFEST_VERSION: u16 = 5;
 /// The oldest version that this code reads.
 pub const MANIFEST_VERSION_OLDEST: u16 = 2;
 /// The first version whose body has ledgers.
 const LEDGERS_SINCE: u16 = 3;
 /// The first version whose body says which redo records are refused.
 const REDO_FROM_SINCE: u16 = 4;
+/// The first version whose body says how far the host's log had reached.
+const REACHED_SINCE: u16 = 5;
 /// Label of the key that nonces are made with.
 pub const MANIFEST_NONCE_LABEL: &str = "strongroom/v1/manifest-nonce";
 /// How many extents are reserved after the last one in use, in each partition.
@@ -50,7 +52,7 @@ layout! {
 
 layout! {
     /// Layout of the body's beginning.
-    manifest_body_layout, 72, {
+    manifest_body_layout, 84, {
         POSITION @ 0, 8;
         STAMP @ 8, 8;
         SWEEP @ 16, 8;
@@ -64,6 +66,8 @@ layout! {
         FORMER_KEYS @ 60, 4;
         LEDGERS @ 64, 4;
         REDO_FROM @ 68, 4;
+        REACHED @ 72, 8;
+        REACHED_TIMELINE @ 80, 4;
     }
 }
 
@@ -173,19 +177,33 @@ pub struct ManifestBody {
     /// Redo records of an earlier version than this one are not in the host's log from `position`
     /// on; 0 when records of any version may be there.
     pub redo_from: u32,
+    /// The highest position of the host's log at which a record ends that the host has said to be
+    /// in it: the store may hold what that record says. 0 when the host has said none.
+    pub reached: u64,
+    /// Timeline of the host's log that `reached` is of; 0 when that is not known.
+    pub reached_timeline: u32,
 }
 
 impl ManifestBody {
     /// Parses the beginning of a body of the manifest version `version`, and returns it with the
     /// bytes that follow. Before version 3 there are no ledgers, nor the field that counts them;
-    /// before version 4 records of any version may be in the log.
+    /// before version 4 records of any version may be in the log, and before version 5 it is not
+    /// known how far the log had reached.
     /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(body: &[u8], version: u16) -> Option<(Self, &[u8])> {
         use manifest_body_layout as at;
         let (size, ledgers) = match version {
-            LEDGERS_SINCE.. => (at::SIZE, u32_at(body, at::LEDGERS)?),
+            REACHED_SINCE.. => (at::SIZE, u32_at(body, at::LEDGERS)?),
+            LEDGERS_SINCE.. => (at::REACHED.offset, u32_at(body, at::LEDGERS)?),
             _ => (at::LEDGERS.offset, 0),
+        };
+        let (reached, reached_timeline) = match version {
+            REACHED_SINCE.. => (
+                u64_at(body, at::REACHED)?,
+                u32_at(body, at::REACHED_TIMELINE)?,
+            ),
+            _ => (0, 0),
         };
         let found = Self {
             position: u64_at(body, at::POSITION)?,
@@ -204,10 +222,13 @@ impl ManifestBody {
                 REDO_FROM_SINCE.. => u32_at(body, at::REDO_FROM)?,
                 _ => 0,
             },
+            reached,
+            reached_timeline,
         };
         let sound = found.floor <= EXTENTS
             && found.partitions < PARTITIONS
             && found.redo_from <= u32::from(REDO_VERSION)
+            && (found.reached != 0 || found.reached_timeline == 0)
             && (version != LEDGERS_SINCE || zero_at(body, at::REDO_FROM));
         let rest = body.get(size..)?;
         sound.then_some((found, rest))
@@ -236,6 +257,12 @@ impl ManifestBody {
             put(&mut out, at::FORMER_KEYS, &self.former_keys.to_le_bytes()),
             put(&mut out, at::LEDGERS, &self.ledgers.to_le_bytes()),
             put(&mut out, at::REDO_FROM, &self.redo_from.to_le_bytes()),
+            put(&mut out, at::REACHED, &self.reached.to_le_bytes()),
+            put(
+                &mut out,
+                at::REACHED_TIMELINE,
+                &self.reached_timeline.to_le_bytes(),
+            ),
         ];
         assert!(fields.iter().all(Option::is_some), "manifest body layout");
         out

@@ -109,6 +109,45 @@ fn a_former_primary_is_rewound_and_follows_with_a_store_that_fits() {
     owner.wait_for(ASK, &format!("{expected}\n900|9|third"));
 }
 
+/// The zone's last checkpoint in order is at the position of the one that the worker had asked for,
+/// which is before the time that the server is put back to; what it holds is of a later one.
+#[test]
+fn a_store_that_holds_more_than_its_position_says_is_refused_by_an_earlier_server() {
+    let archive = tempfile::Builder::new().prefix("archive-").tempdir();
+    let archive = archive.expect("a directory");
+    strongroom_columns_testing::open_to_all(archive.path());
+    let settings = format!(
+        "{SETTINGS}\nstrongroom.checkpoint_interval = 1h\nstrongroom.sweep_interval = 0\narchive_mode = on\narchive_command = 'cp %p {}/%f'",
+        archive.path().display()
+    );
+    let (mut owner, server) = start_all(&settings);
+    drop(owner.rows("create table t (id int primary key, n enc_int8, note enc_text) using strongroom; insert into t values (1, 1, 'kept')"));
+    server.restart_with_checkpoint();
+    owner.wait_for("select n from t", "1");
+    let earlier = Owner::with_files_of(&owner, &ZONE);
+    let backup = server.base_backup();
+    server.copy_log_to(&backup);
+    drop(owner.rows("create table before (a int)"));
+    let target = server.rows("select pg_current_wal_insert_lsn()");
+    drop(owner.rows("create table later (a int)"));
+    drop(owner.rows("drop table t; select pg_switch_wal()"));
+    owner.stop_zone();
+    server.stop();
+    backup.configure(&format!(
+        "archive_mode = off\nrestore_command = 'cp {}/%f %p'\nrecovery_target_lsn = '{target}'\nrecovery_target_action = promote\n",
+        archive.path().display()
+    ));
+    backup.make_signal_file("recovery.signal");
+    owner.start_zone();
+    backup.start_again();
+    backup.wait_in_log("different histories (SR-8030)");
+    owner.kill_zone();
+    owner.take_files_of(&earlier, &["zone"]);
+    owner.start_zone();
+    owner.start_proxy(backup.socket());
+    owner.wait_for_log(ASK, "1|1|kept", &backup);
+}
+
 /// A zone that lives on while its server's files are put back to an earlier time has values of what
 /// was undone, and lacks what was freed.
 #[test]

@@ -75,6 +75,8 @@ pub(crate) struct Contents {
     pub(crate) counter: u64,
     /// Position of the last checkpoint.
     pub(crate) position: u64,
+    /// How far the log had reached, and its timeline; zeros in a store of a version without them.
+    pub(crate) reached: (u64, u32),
     /// Column keys of bound columns.
     pub(crate) kept: Vec<([u8; 16], [u8; 32])>,
     /// Column keys that were kept before.
@@ -98,7 +100,7 @@ const HEADING: &str = "\
 # Values are in PostgreSQL's binary form in hexadecimal digits (- for none), then in its text form.
 # The keys are public.
 #
-# counter COUNTER | position POSITION
+# counter COUNTER | position POSITION | reached POSITION TIMELINE
 # kept ID KEY | former ID KEY
 # partition NUMBER TABLESPACE DATABASE FILENODE
 # column PARTITION COLUMN KEY-ID LINEAGE
@@ -133,6 +135,7 @@ impl Contents {
         match what {
             "counter" => self.counter = field()?.parse().ok()?,
             "position" => self.position = field()?.parse().ok()?,
+            "reached" => self.reached = (field()?.parse().ok()?, field()?.parse().ok()?),
             "kept" => self.kept.push((id(field()?)?, key(field()?)?)),
             "former" => self.former.push((id(field()?)?, key(field()?)?)),
             "partition" => {
@@ -185,6 +188,7 @@ impl Contents {
         let mut line = |text: String| writeln!(out, "{text}").unwrap();
         line(format!("counter {}", self.counter));
         line(format!("position {}", self.position));
+        line(format!("reached {} {}", self.reached.0, self.reached.1));
         for (id, key) in &self.kept {
             line(format!("kept {} {}", hex(id), hex(key)));
         }

@@ -442,6 +442,10 @@ fn the_golden_store_of_this_version() {
     let mut of = Writer::new(&directory);
     let tables = before_the_checkpoint(&mut of);
     ledgers(&mut of);
+    // A record behind the checkpoint's position that the checkpoint has.
+    of.contents.reached = (of.log.end() + 1000, 7);
+    of.store.set_host_timeline(of.contents.reached.1);
+    of.store.note_reached(of.contents.reached.0);
     let position = of.store.checkpoint(of.log.end()).unwrap();
     // The file begins behind the checkpoint, at a position that is not its first one.
     of.log.cut(position).unwrap();

@@ -111,6 +111,7 @@ fn a_golden_store_holds_what_its_list_says_and_is_written_on() {
 
         let mut store = place.open().unwrap();
         assert_eq!(store.position(), contents.position);
+        assert_eq!(store.reached(), contents.reached);
         assert_eq!(store.status().quarantine, contents.quarantined.len());
         assert!(store.status().recovering);
         let mut log = place.open_log(&mut store).unwrap();
@@ -131,6 +132,7 @@ fn a_golden_store_holds_what_its_list_says_and_is_written_on() {
         drop((store, log));
         let mut store = place.open().unwrap();
         assert_eq!(store.position(), position);
+        assert_eq!(store.reached(), contents.reached);
         store.finish_recovery(position).unwrap();
         check(&mut store, &contents);
     }
@@ -199,5 +201,5 @@ fn there_is_a_golden_store_of_the_versions_that_this_build_writes() {
     }
     assert!(contents.partitions.len() > 3 && contents.kept.len() > 1);
     assert!(!contents.stale.is_empty() && !contents.former.is_empty());
-    assert!(!contents.quarantined.is_empty());
+    assert!(!contents.quarantined.is_empty() && contents.reached.0 > contents.position);
 }

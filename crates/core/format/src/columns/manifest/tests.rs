@@ -184,29 +184,48 @@ fn a_body_comes_back() {
         former_keys: 11,
         ledgers: 12,
         redo_from: 2,
+        reached: 13,
+        reached_timeline: 14,
     };
     let mut bytes = body.to_bytes();
     let parsed = ManifestBody::parse(&bytes, MANIFEST_VERSION);
     assert_eq!(parsed, Some((body, &[][..])));
-    // The version before ended eight bytes earlier.
+    // Version 4 ended twelve bytes earlier, version 2 another eight.
+    let before = ManifestBody {
+        reached: 0,
+        reached_timeline: 0,
+        ..body
+    };
+    let parsed = ManifestBody::parse(&bytes[..72], 4);
+    assert_eq!(parsed, Some((before, &[][..])));
     let before = ManifestBody {
         ledgers: 0,
         redo_from: 0,
-        ..body
+        ..before
     };
     let parsed = ManifestBody::parse(&bytes[..64], MANIFEST_VERSION_OLDEST);
     assert_eq!(parsed, Some((before, &[][..])));
-    assert_eq!(ManifestBody::parse(&bytes[..71], MANIFEST_VERSION), None);
-    assert_eq!(ManifestBody::parse(&bytes, 3), None, "zero in version 3");
+    assert_eq!(ManifestBody::parse(&bytes[..83], MANIFEST_VERSION), None);
+    assert_eq!(
+        ManifestBody::parse(&bytes[..72], 3),
+        None,
+        "zero in version 3"
+    );
     bytes[69] = 1;
     assert_eq!(ManifestBody::parse(&bytes, MANIFEST_VERSION), None);
     bytes[68..70].fill(0);
-    let parsed = ManifestBody::parse(&bytes, 3);
+    let parsed = ManifestBody::parse(&bytes[..72], 3);
     let before = ManifestBody {
-        redo_from: 0,
-        ..body
+        ledgers: 12,
+        ..before
     };
     assert_eq!(parsed, Some((before, &[][..])));
+    bytes[72..80].fill(0);
+    assert_eq!(
+        ManifestBody::parse(&bytes, MANIFEST_VERSION),
+        None,
+        "a timeline of nothing"
+    );
 }
 
 #[test]
