@@ -97,7 +97,8 @@ pub enum Op {
     /// Called. The partition of the relation in the data area ([`crate::layout::relation_layout`],
     /// then `n` columns of [`crate::layout::column_layout`], `a` bytes together): found, or made.
     /// Answers with its number, in `aux` how many values it has (at most 2^32 - 1); flag
-    /// [`flag::NEW`] allows making.
+    /// [`flag::NEW`] allows making. One that has moved to the relation ([`Op::ReassignPartition`])
+    /// stays there from now on, but with [`flag::MOVING`].
     Partition = 64,
     /// Called. The transaction that dropped or truncated partition `a` has committed: the partition
     /// is removed with its key. `aux`: the length of the redo record, which is written at `b`. With
@@ -106,7 +107,8 @@ pub enum Op {
     /// again.
     Drop = 65,
     /// Called. Partition `a` now belongs to the relation in the data area (CLUSTER, VACUUM FULL,
-    /// SET TABLESPACE). `aux` as [`Op::Drop`].
+    /// SET TABLESPACE). Until the new relation asks for it, the former one gets it back if it asks:
+    /// its host has crashed before the transaction was durable. `aux` as [`Op::Drop`].
     ReassignPartition = 66,
     /// Posted. The blocks of `n` FIDs' places are about to be read: `a` the first, `b` the last.
     Prefetch = 67,
@@ -318,6 +320,8 @@ pub mod flag {
     /// [`super::Op::Output`]: the envelopes are results for the client of the ring's session, if it
     /// has one.
     pub const RESULT: u16 = 1 << 13;
+    /// [`super::Op::Partition`]: the transaction that moves it has not committed.
+    pub const MOVING: u16 = 1 << 10;
     /// [`super::Op::Position`]: up to where the log has what the store may hold.
     pub const REACHED: u16 = 1 << 9;
     /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.

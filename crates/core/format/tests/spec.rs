@@ -82,6 +82,7 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("kept_key_layout", manifest::kept_key_layout::FIELDS),
     layout("ledger_layout", manifest::ledger_layout::FIELDS),
     layout("ledger_line_layout", manifest::ledger_line_layout::FIELDS),
+    layout("moved_layout", manifest::moved_layout::FIELDS),
     layout("log_frame_layout", log::log_frame_layout::FIELDS),
     layout(
         "manifest_body_layout",

@@ -168,13 +168,36 @@ fn column_records(table: &Table) -> Vec<u8> {
 }
 
 /// Asks the zone for the partition of a storage: its number in `value`, how many values it has in
-/// `aux`. `None` if there is none. Returns the zone's other faults, or `Lost` if it is gone.
+/// `aux`. `None` if there is none. Returns the zone's other faults, or `Lost` if it is gone. A
+/// partition that has moved to the storage stays there from now on: to be called for what has
+/// committed.
 pub(crate) fn find(
     connection: &mut Connection,
     storage: StorageId,
 ) -> Result<Option<Answer>, Broken> {
+    find_with(connection, storage, 0)
+}
+
+/// As [`find`], for a storage whose partition this transaction moves: the move may be undone yet.
+pub(crate) fn find_moving(
+    connection: &mut Connection,
+    storage: StorageId,
+) -> Result<Option<Answer>, Broken> {
+    find_with(connection, storage, flag::MOVING)
+}
+
+/// As [`find`], with these flags.
+fn find_with(
+    connection: &mut Connection,
+    storage: StorageId,
+    flags: u16,
+) -> Result<Option<Answer>, Broken> {
     connection.write(0, &storage.record(0))?;
-    match connection.call(Descriptor::of(Op::Partition)) {
+    let asked = Descriptor {
+        flags,
+        ..Descriptor::of(Op::Partition)
+    };
+    match connection.call(asked) {
         Ok(answer) => Ok(Some(answer)),
         Err(Broken::Fault(Fault::PartitionUnknown)) => Ok(None),
         Err(broken) => Err(broken),

@@ -92,11 +92,17 @@ fn end_transaction(committed: bool) {
         // The last change first: a copy may have been copied. A copy that has the partition is not
         // dropped as created storage, whether or not the zone is told that the partition moves
         // back.
-        let mut copies = Vec::new();
+        let (mut copies, mut left) = (Vec::new(), Vec::new());
         for one in changes.iter().rev() {
             if let Change::Moved(from, to) = one.change {
                 copies.push(to);
-                if !committed {
+                left.push(from);
+                if committed && !left.contains(&to) {
+                    // Until the zone hears that it holds, a crash of the server may undo the move.
+                    zone::at_transaction_end(|connection| {
+                        partition::find(connection, to).map(drop)
+                    });
+                } else {
                     tell_zone(|connection| move_partition(connection, to, from));
                 }
             }
@@ -285,7 +291,7 @@ fn move_partition(
 ) -> Result<Vec<u8>, Broken> {
     partition::forget(from);
     partition::forget(to);
-    let Some(existing) = partition::find(connection, from)? else {
+    let Some(existing) = partition::find_moving(connection, from)? else {
         return Ok(Vec::new());
     };
     reassign(connection, existing.value, to)

@@ -173,7 +173,9 @@ impl Zone {
 
     /// [`strongroom_columns_ring::Op::Partition`]: answers with the number of the partition of the
     /// relation that the data area names, and in `aux` with how many values it has. Makes it if
-    /// there is none and the flag `NEW` is set; otherwise `Fault::PartitionUnknown`. Notes the
+    /// there is none and the flag `NEW` is set; otherwise `Fault::PartitionUnknown`. Gives it back
+    /// to a relation that asks for the one that it had before: the move was undone. A relation that
+    /// asks for its own has it for good, but with the flag `MOVING`. Notes the
     /// lineages that the relation's columns have by their names, if the data area has columns.
     /// `Fault::Recovering` during recovery, `Fault::BadRequest` for no relation and for malformed
     /// columns.
@@ -191,8 +193,15 @@ impl Zone {
             return Err(Fault::Recovering);
         }
         let number = match store.partition_of(relation) {
-            Some(number) => number,
-            None if descriptor.flags & flag::NEW == 0 => return Err(Fault::PartitionUnknown),
+            Some(number) => {
+                if descriptor.flags & flag::MOVING == 0 {
+                    store.settle_moves(number);
+                }
+                number
+            }
+            None if descriptor.flags & flag::NEW == 0 && store.moved_from(relation).is_none() => {
+                return Err(Fault::PartitionUnknown);
+            }
             None => store.open_partition(Some(chain), relation)?,
         };
         if descriptor.n > 0 {

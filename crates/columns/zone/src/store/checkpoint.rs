@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use strongroom_format::code;
 use strongroom_format::columns::manifest::{
-    ColumnKeyEntry, ExtentEntry, ManifestBody, PartitionEntry, QuarantineEntry,
+    ColumnKeyEntry, ExtentEntry, ManifestBody, MovedEntry, PartitionEntry, QuarantineEntry,
 };
 use strongroom_keyring::Error;
 
@@ -235,6 +235,7 @@ impl Store {
             redo_from: self.replay.redo_from_of_manifest(),
             reached: self.durability.reached.position,
             reached_timeline: self.durability.reached.timeline,
+            moved: u32::try_from(partitions.moved().len()).map_err(|_| NoMemory)?,
         };
         out.extend(&body.to_bytes())?;
         let mut dropped = partitions.dropped.iter().peekable();
@@ -254,7 +255,15 @@ impl Store {
             out.extend(&QuarantineEntry { sweep, fid }.to_bytes())?;
         }
         self.write_keys(out)?;
-        self.key_ledgers.write(|bytes| out.extend(bytes))
+        self.key_ledgers.write(|bytes| out.extend(bytes))?;
+        for (relation, partition) in partitions.moved() {
+            let entry = MovedEntry {
+                partition,
+                relation,
+            };
+            out.extend(&entry.to_bytes())?;
+        }
+        Ok(())
     }
 }
 

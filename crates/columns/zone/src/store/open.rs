@@ -11,7 +11,7 @@ use std::sync::Arc;
 use strongroom_format::code;
 use strongroom_format::columns::manifest::{
     BlockEntry, ChainEntry, ExtentEntry, MANIFEST_VERSION, ManifestBody, ManifestError,
-    ManifestHead, PartitionEntry, QuarantineEntry, manifest_layout,
+    ManifestHead, MovedEntry, PartitionEntry, QuarantineEntry, manifest_layout,
 };
 use strongroom_format::columns::redo::REDO_VERSION;
 use strongroom_format::header::ObjectKind;
@@ -234,7 +234,13 @@ impl Store {
             Ok(rest) => rest,
             Err(error) => return Some(Err(error)),
         };
-        let rest = self.key_ledgers.load(body.ledgers, rest)?;
+        rest = self.key_ledgers.load(body.ledgers, rest)?;
+        for _ in 0..body.moved {
+            let (moved, tail) = MovedEntry::parse(rest)?;
+            self.partitions
+                .load_moved(moved.relation, moved.partition)?;
+            rest = tail;
+        }
         for id in self.column_keys.keys() {
             self.key_ledgers.begin(*id);
         }

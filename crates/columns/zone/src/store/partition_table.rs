@@ -55,6 +55,8 @@ pub(super) struct PartitionTable {
     /// A vector, because every access to a value goes through it.
     by_number: Vec<Option<Box<Partition>>>,
     by_relation: BTreeMap<Relation, u16>,
+    /// Relations whose partition was given to another one, as long as that may be undone.
+    moved: BTreeMap<Relation, u16>,
     pub(super) dropped: BTreeMap<u16, Dropped>,
     /// Partitions made by this process.
     made: u64,
@@ -73,6 +75,7 @@ impl PartitionTable {
         Self {
             by_number,
             by_relation: BTreeMap::new(),
+            moved: BTreeMap::new(),
             dropped: BTreeMap::new(),
             made: 0,
             stamp: 0,
@@ -113,6 +116,35 @@ impl PartitionTable {
     /// The number of the partition of a relation. `None` if it has none.
     pub(super) fn of(&self, relation: Relation) -> Option<u16> {
         self.by_relation.get(&relation).copied()
+    }
+
+    /// The partition that a relation had before it was given to another one, if that is not known
+    /// to hold. `None` if there is none.
+    pub(super) fn moved_from(&self, relation: Relation) -> Option<u16> {
+        self.moved.get(&relation).copied()
+    }
+
+    /// The relations whose partition was given to another one, and its number, in order.
+    pub(super) fn moved(&self) -> impl ExactSizeIterator<Item = (Relation, u16)> + '_ {
+        self.moved
+            .iter()
+            .map(|(relation, number)| (*relation, *number))
+    }
+
+    /// Notes that the partition of this number belongs to its relation for good: those that had it
+    /// before are gone.
+    pub(super) fn settle_moves(&mut self, number: u16) {
+        if !self.moved.is_empty() {
+            self.moved.retain(|_, of| *of != number);
+        }
+    }
+
+    /// Adds a relation whose partition has moved, as a manifest says. `None` if there is no such
+    /// partition, or the relation has one.
+    pub(super) fn load_moved(&mut self, relation: Relation, number: u16) -> Option<()> {
+        let sound = self.get(number).is_some() && self.of(relation).is_none();
+        let is_new = sound && self.moved.insert(relation, number).is_none();
+        is_new.then_some(())
     }
 
     /// The number of relations that have a partition.
@@ -219,6 +251,7 @@ impl PartitionTable {
         );
         self.dropped.remove(&change.partition);
         self.by_relation.insert(change.relation, change.partition);
+        self.moved.remove(&change.relation);
         self.stamp = self.stamp.max(change.stamp);
         if let Some(place) = self.by_number.get_mut(usize::from(change.partition)) {
             *place = Some(Box::new(partition));
@@ -238,6 +271,7 @@ impl PartitionTable {
     pub(super) fn remove(&mut self, change: PartitionChange) {
         let number = change.partition;
         self.stamp = self.stamp.max(change.stamp);
+        self.settle_moves(number);
         let mut next_extent = change.first_extent;
         let gone = self
             .by_number
@@ -271,6 +305,15 @@ impl PartitionTable {
         partition.published_to = None;
         self.unmap(old, change.partition);
         self.by_relation.insert(change.relation, change.partition);
+        // The host says so before its transaction commits, and may crash before that is durable:
+        // then the former relation is there as before. One that is retired (tablespace 0) is gone,
+        // and one that gets the partition back has undone the move.
+        let is_back = self.moved.remove(&change.relation) == Some(change.partition);
+        if is_back || change.relation.tablespace == 0 {
+            self.settle_moves(change.partition);
+        } else if old.tablespace != 0 && self.of(old).is_none() {
+            self.moved.insert(old, change.partition);
+        }
     }
 
     /// Moves the next extent of every partition, also of dropped and new ones, far beyond those

@@ -20,6 +20,21 @@ impl Store {
         self.partitions.of(relation)
     }
 
+    /// The number of the partition that a relation's files had before it was given to other files,
+    /// until [`Self::settle_moves`] says that this holds. `None` if there is none, and while the
+    /// host's log is replayed or followed.
+    #[must_use]
+    pub fn moved_from(&self, relation: Relation) -> Option<u16> {
+        let number = self.partitions.moved_from(relation)?;
+        self.check_writable().is_ok().then_some(number)
+    }
+
+    /// Notes that a partition belongs to its relation for good: the transaction that has moved it
+    /// there has committed.
+    pub fn settle_moves(&mut self, partition: u16) {
+        self.partitions.settle_moves(partition);
+    }
+
     /// How many values a partition has, garbage included; 0 for an unknown one.
     #[must_use]
     pub fn values_of(&self, partition: u16) -> u64 {
@@ -34,8 +49,9 @@ impl Store {
             .map(|(number, partition)| (number, partition.relation))
     }
 
-    /// Returns the number of the partition of a relation's files, which is made if there is none.
-    /// With a ring, its next redo record says so.
+    /// Returns the number of the partition of a relation's files, which is made if there is none;
+    /// one that was given to other files, if that is not known to hold, is given back. With a ring,
+    /// its next redo record says so.
     ///
     /// # Errors
     /// [`Fault::PartitionsExhausted`] if no number is free; [`Fault::Recovering`] while the host's
@@ -45,6 +61,10 @@ impl Store {
     pub fn open_partition(&mut self, ring: Option<u32>, relation: Relation) -> Result<u16, Fault> {
         self.check_writable()?;
         if let Some(number) = self.partition_of(relation) {
+            return Ok(number);
+        }
+        if let Some(number) = self.moved_from(relation) {
+            self.reassign_partition(ring, number, relation)?;
             return Ok(number);
         }
         let free = self.partitions.free_number();

@@ -68,6 +68,42 @@ fn a_drop_takes_the_partition_that_is_meant() {
     });
 }
 
+/// The partition of the relation with these numbers, which is not made.
+fn found(host: &mut Host, relation: [u32; 3], flags: u16) -> Result<u64, Broken> {
+    let bytes: Vec<u8> = relation.iter().flat_map(|one| one.to_le_bytes()).collect();
+    let bytes = [&bytes[..], &[0; 4]].concat();
+    host.area(go_on)?.write(0, &bytes).unwrap();
+    let descriptor = Descriptor {
+        flags,
+        ..Descriptor::of(Op::Partition)
+    };
+    host.call(descriptor, go_on).map(|answer| answer.value)
+}
+
+/// The host's transaction may be undone by a crash until somebody has asked for what it has made.
+#[test]
+fn a_partition_goes_back_until_its_new_relation_has_asked_for_it() {
+    with_zone("moved", |scene| {
+        let mut host = scene.host();
+        let [first, second, retired] = [[1663, 5, 16_384], [1663, 5, 16_399], [0, 5, 1]];
+        let unknown = fault(Fault::PartitionUnknown);
+        let table = ordered_partition(&mut host, 16_384);
+        reassign(&mut host, table, second);
+        assert_eq!(found(&mut host, second, flag::MOVING), Ok(table));
+        assert_eq!(found(&mut host, first, 0), Ok(table), "it was undone");
+        assert_eq!(found(&mut host, second, 0), unknown);
+        reassign(&mut host, table, second);
+        assert_eq!(found(&mut host, second, 0), Ok(table));
+        assert_eq!(found(&mut host, first, 0), unknown, "it holds");
+        // What is retired does not come back.
+        reassign(&mut host, table, retired);
+        assert_eq!(found(&mut host, second, 0), unknown);
+        reassign(&mut host, table, first);
+        assert_eq!(found(&mut host, retired, 0), unknown);
+        assert_eq!(found(&mut host, first, flag::MOVING), Ok(table));
+    });
+}
+
 /// A host whose numbers of sweeps cannot be of any history gets none that would never end.
 #[test]
 fn numbers_of_sweeps_stay_small() {

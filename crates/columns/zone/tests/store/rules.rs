@@ -186,6 +186,87 @@ fn a_restored_store_gives_out_none_of_what_was_lost() {
 
 /// L8: a position has the timeline that the host was on when a checkpoint reached it, whatever the
 /// host has said since, and after opening too.
+/// VACUUM FULL has given the partition to the copy, before its transaction commits; the server
+/// crashes before the commit record is durable, and the table has its old files.
+#[test]
+fn a_partition_goes_back_to_the_files_whose_rewrite_a_crash_has_undone() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let before = disk.state();
+    let ring = store.attach();
+    let table = store.open_partition(Some(ring), relation(1)).unwrap();
+    bind_all(&mut store, table);
+    let fid = store
+        .put(Some(ring), table, 1, Kind::Int8, Value::Word(42))
+        .unwrap();
+    let mut records = vec![store.flush_log(ring).unwrap().unwrap()];
+    store
+        .reassign_partition(Some(ring), table, relation(2))
+        .unwrap();
+    store
+        .reassign_partition(Some(ring), table, relation(3))
+        .unwrap();
+    records.push(store.flush_log(ring).unwrap().unwrap());
+    for record in &records {
+        store.confirm_inserted(ring, record.number);
+    }
+    // The zone lives on; it is started anew; it is that of a standby.
+    store.begin_server_generation().unwrap();
+    drop(store);
+    let mut by_log = safe.open(&Disk::of(before), 1 << 30).unwrap();
+    for (record, position) in records.iter().zip(1..) {
+        by_log.recover(&record.bytes, position).unwrap();
+    }
+    let by_manifest = safe.open(&Disk::of(disk.state()), 1 << 30).unwrap();
+    for mut store in [by_log, by_manifest] {
+        assert_eq!(store.moved_from(relation(1)), None, "the log is read");
+        store.finish_recovery(10).unwrap();
+        assert_eq!(store.moved_from(relation(1)), Some(table));
+        let ring = store.attach();
+        assert_eq!(store.open_partition(Some(ring), relation(1)), Ok(table));
+        assert_eq!(store.partition_of(relation(3)), None);
+        assert_eq!(store.moved_from(relation(3)), None, "nobody has it");
+        assert!(store.get(fid).is_ok());
+        let record = store.flush_log(ring).unwrap();
+        assert!(record.is_some(), "the log says so");
+    }
+}
+
+#[test]
+fn a_partition_that_has_moved_for_good_does_not_go_back() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let ring = store.attach();
+    let mut moved = |from, to| {
+        let table = store.open_partition(Some(ring), relation(from)).unwrap();
+        store
+            .reassign_partition(Some(ring), table, relation(to))
+            .unwrap();
+        assert_eq!(store.moved_from(relation(from)), Some(table));
+        table
+    };
+    let (settled, dropped, undone) = (moved(1, 2), moved(3, 4), moved(5, 6));
+    store.settle_moves(settled);
+    store.drop_partition(Some(ring), dropped).unwrap();
+    store
+        .reassign_partition(Some(ring), undone, relation(5))
+        .unwrap();
+    for gone in [1, 3, 6] {
+        assert_eq!(store.moved_from(relation(gone)), None, "{gone}");
+    }
+    // What comes later under the number of the former files is another table's.
+    let other = store.open_partition(Some(ring), relation(1)).unwrap();
+    assert_ne!(other, settled);
+    store.checkpoint(10).unwrap();
+    drop(store);
+    let mut store = safe.open(&Disk::of(disk.state()), 1 << 30).unwrap();
+    store.finish_recovery(10).unwrap();
+    for gone in [1, 3, 6] {
+        assert_eq!(store.moved_from(relation(gone)), None, "{gone}");
+    }
+    assert_eq!(store.partition_of(relation(2)), Some(settled));
+}
+
 /// The host was put back to a time between the position of the last checkpoint that it has asked
 /// for and what the store holds.
 #[test]

@@ -6,6 +6,7 @@
 
 mod head;
 mod ledger;
+mod moved;
 
 use super::fid::{EXTENTS, Fid, PARTITIONS};
 use super::kind::Kind;
@@ -15,6 +16,7 @@ use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
 
 pub use head::{ManifestError, ManifestHead};
 pub use ledger::{Asker, LedgerEntry, LedgerLine, ledger_layout, ledger_line_layout};
+pub use moved::{MovedEntry, moved_layout};
 
 /// First bytes of a manifest.
 pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
@@ -27,7 +29,8 @@ pub const MANIFEST_VERSION_OLDEST: u16 = 2;
 const LEDGERS_SINCE: u16 = 3;
 /// The first version whose body says which redo records are refused.
 const REDO_FROM_SINCE: u16 = 4;
-/// The first version whose body says how far the host's log had reached.
+/// The first version whose body says how far the host's log had reached, and which partitions have
+/// moved.
 const REACHED_SINCE: u16 = 5;
 /// Label of the key that nonces are made with.
 pub const MANIFEST_NONCE_LABEL: &str = "strongroom/v1/manifest-nonce";
@@ -52,7 +55,7 @@ layout! {
 
 layout! {
     /// Layout of the body's beginning.
-    manifest_body_layout, 84, {
+    manifest_body_layout, 88, {
         POSITION @ 0, 8;
         STAMP @ 8, 8;
         SWEEP @ 16, 8;
@@ -68,6 +71,7 @@ layout! {
         REDO_FROM @ 68, 4;
         REACHED @ 72, 8;
         REACHED_TIMELINE @ 80, 4;
+        MOVED @ 84, 4;
     }
 }
 
@@ -182,13 +186,15 @@ pub struct ManifestBody {
     pub reached: u64,
     /// Timeline of the host's log that `reached` is of; 0 when that is not known.
     pub reached_timeline: u32,
+    /// How many relations follow whose partition has moved.
+    pub moved: u32,
 }
 
 impl ManifestBody {
     /// Parses the beginning of a body of the manifest version `version`, and returns it with the
     /// bytes that follow. Before version 3 there are no ledgers, nor the field that counts them;
     /// before version 4 records of any version may be in the log, and before version 5 it is not
-    /// known how far the log had reached.
+    /// known how far the log had reached, nor which partitions have moved.
     /// `None` when it is cut short, or a field has a value that no writer gives it.
     #[must_use]
     pub fn parse(body: &[u8], version: u16) -> Option<(Self, &[u8])> {
@@ -198,12 +204,13 @@ impl ManifestBody {
             LEDGERS_SINCE.. => (at::REACHED.offset, u32_at(body, at::LEDGERS)?),
             _ => (at::LEDGERS.offset, 0),
         };
-        let (reached, reached_timeline) = match version {
+        let (reached, reached_timeline, moved) = match version {
             REACHED_SINCE.. => (
                 u64_at(body, at::REACHED)?,
                 u32_at(body, at::REACHED_TIMELINE)?,
+                u32_at(body, at::MOVED)?,
             ),
-            _ => (0, 0),
+            _ => (0, 0, 0),
         };
         let found = Self {
             position: u64_at(body, at::POSITION)?,
@@ -224,6 +231,7 @@ impl ManifestBody {
             },
             reached,
             reached_timeline,
+            moved,
         };
         let sound = found.floor <= EXTENTS
             && found.partitions < PARTITIONS
@@ -263,6 +271,7 @@ impl ManifestBody {
                 at::REACHED_TIMELINE,
                 &self.reached_timeline.to_le_bytes(),
             ),
+            put(&mut out, at::MOVED, &self.moved.to_le_bytes()),
         ];
         assert!(fields.iter().all(Option::is_some), "manifest body layout");
         out

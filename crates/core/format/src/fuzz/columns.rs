@@ -12,7 +12,8 @@ use crate::columns::envelope::{EnvelopeHeader, pad, unpadded};
 use crate::columns::log::FrameHead;
 use crate::columns::manifest::{
     BlockEntry, ChainEntry, ColumnKeyEntry, ExtentEntry, LedgerEntry, LedgerLine, MANIFEST_VERSION,
-    MANIFEST_VERSION_OLDEST, ManifestBody, ManifestHead, PartitionEntry, QuarantineEntry,
+    MANIFEST_VERSION_OLDEST, ManifestBody, ManifestHead, MovedEntry, PartitionEntry,
+    QuarantineEntry,
 };
 use crate::columns::redo::{Entry, Link, RedoHead};
 use crate::columns::sev_snp::{SnpEvidence, snp_report_layout};
@@ -93,6 +94,7 @@ pub fn manifest(bytes: &[u8]) {
     entries!(
         LedgerEntry,
         LedgerLine,
+        MovedEntry,
         PartitionEntry,
         ColumnKeyEntry,
         ExtentEntry,

@@ -82,6 +82,8 @@ pub(crate) struct Contents {
     /// Column keys that were kept before.
     pub(crate) former: Vec<([u8; 16], [u8; 32])>,
     pub(crate) partitions: Vec<(u16, Relation)>,
+    /// Partitions, and relations that had them before and may get them back.
+    pub(crate) moved: Vec<(u16, Relation)>,
     /// Partition, column, binding.
     pub(crate) columns: Vec<(u16, u16, Binding)>,
     pub(crate) values: Vec<Stored>,
@@ -102,7 +104,7 @@ const HEADING: &str = "\
 #
 # counter COUNTER | position POSITION | reached POSITION TIMELINE
 # kept ID KEY | former ID KEY
-# partition NUMBER TABLESPACE DATABASE FILENODE
+# partition NUMBER TABLESPACE DATABASE FILENODE | moved, the same
 # column PARTITION COLUMN KEY-ID LINEAGE
 # value FID COLUMN KIND BINARY TEXT
 # stale FID | quarantined FID
@@ -138,14 +140,18 @@ impl Contents {
             "reached" => self.reached = (field()?.parse().ok()?, field()?.parse().ok()?),
             "kept" => self.kept.push((id(field()?)?, key(field()?)?)),
             "former" => self.former.push((id(field()?)?, key(field()?)?)),
-            "partition" => {
+            "partition" | "moved" => {
                 let number = field()?.parse().ok()?;
                 let relation = Relation {
                     tablespace: field()?.parse().ok()?,
                     database: field()?.parse().ok()?,
                     filenode: field()?.parse().ok()?,
                 };
-                self.partitions.push((number, relation));
+                let list = match what {
+                    "moved" => &mut self.moved,
+                    _ => &mut self.partitions,
+                };
+                list.push((number, relation));
             }
             "column" => {
                 let (partition, column) = (field()?.parse().ok()?, field()?.parse().ok()?);
@@ -195,11 +201,13 @@ impl Contents {
         for (id, key) in &self.former {
             line(format!("former {} {}", hex(id), hex(key)));
         }
-        for (number, of) in &self.partitions {
-            line(format!(
-                "partition {number} {} {} {}",
-                of.tablespace, of.database, of.filenode
-            ));
+        for (what, list) in [("partition", &self.partitions), ("moved", &self.moved)] {
+            for (number, of) in list {
+                line(format!(
+                    "{what} {number} {} {} {}",
+                    of.tablespace, of.database, of.filenode
+                ));
+            }
         }
         for (partition, column, of) in &self.columns {
             line(format!(

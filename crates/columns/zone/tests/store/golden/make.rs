@@ -245,6 +245,20 @@ impl Writer {
     }
 
     /// Drops a partition, and logs that.
+    /// Gives a partition to the files of this number.
+    fn give(&mut self, partition: u16, filenode: u32) {
+        let to = relation(filenode);
+        self.store
+            .reassign_partition(Some(self.ring), partition, to)
+            .unwrap();
+        self.log();
+        for (number, relation) in &mut self.contents.partitions {
+            if *number == partition {
+                *relation = to;
+            }
+        }
+    }
+
     fn drop_table(&mut self, table: u16) {
         self.store.drop_partition(Some(self.ring), table).unwrap();
         self.log();
@@ -314,6 +328,8 @@ fn before_the_checkpoint(of: &mut Writer) -> Tables {
     of.contents.quarantined.push(fids[2]);
     let moved = of.table(16_393, ("moved", 1), &[6]);
     of.promote(moved, 6, Kind::Text, &texts(Kind::Text));
+    of.give(moved, 16_398);
+    of.contents.moved.push((moved, relation(16_393)));
     let dropped = of.table(16_394, ("dropped", 0), &[1]);
     of.promote(dropped, 1, Kind::Bool, &texts(Kind::Bool));
 
@@ -362,16 +378,7 @@ fn after_the_checkpoint(of: &mut Writer, tables: &Tables) {
     let earlier = values.clone().find(|fid| fid.partition() == tables.second);
     of.delete(earlier.unwrap());
     of.sweep(late, fids[2]);
-    let to = relation(16_397);
-    of.store
-        .reassign_partition(Some(of.ring), tables.moved, to)
-        .unwrap();
-    of.log();
-    for (number, relation) in &mut of.contents.partitions {
-        if *number == tables.moved {
-            *relation = to;
-        }
-    }
+    of.give(tables.moved, 16_397);
     of.drop_table(tables.dropped);
 }
 

@@ -40,6 +40,9 @@ fn check(store: &mut Store, contents: &Contents) {
         .map(|(number, _)| store.values_of(*number))
         .sum();
     assert_eq!(values, contents.values.len() as u64, "and nothing else");
+    for (number, relation) in &contents.moved {
+        assert_eq!(store.moved_from(*relation), Some(*number));
+    }
     for (partition, column, binding) in &contents.columns {
         assert_eq!(store.binding(*partition, *column), Some(*binding));
     }
@@ -199,7 +202,7 @@ fn there_is_a_golden_store_of_the_versions_that_this_build_writes() {
         };
         assert!(contents.columns.iter().any(of), "{class:?}");
     }
-    assert!(contents.partitions.len() > 3 && contents.kept.len() > 1);
+    assert!(!contents.moved.is_empty() && contents.partitions.len() > 3 && contents.kept.len() > 1);
     assert!(!contents.stale.is_empty() && !contents.former.is_empty());
     assert!(!contents.quarantined.is_empty() && contents.reached.0 > contents.position);
 }

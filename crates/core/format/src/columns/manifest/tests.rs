@@ -186,14 +186,16 @@ fn a_body_comes_back() {
         redo_from: 2,
         reached: 13,
         reached_timeline: 14,
+        moved: 15,
     };
     let mut bytes = body.to_bytes();
     let parsed = ManifestBody::parse(&bytes, MANIFEST_VERSION);
     assert_eq!(parsed, Some((body, &[][..])));
-    // Version 4 ended twelve bytes earlier, version 2 another eight.
+    // Version 4 ended sixteen bytes earlier, version 2 another eight.
     let before = ManifestBody {
         reached: 0,
         reached_timeline: 0,
+        moved: 0,
         ..body
     };
     let parsed = ManifestBody::parse(&bytes[..72], 4);
@@ -205,7 +207,7 @@ fn a_body_comes_back() {
     };
     let parsed = ManifestBody::parse(&bytes[..64], MANIFEST_VERSION_OLDEST);
     assert_eq!(parsed, Some((before, &[][..])));
-    assert_eq!(ManifestBody::parse(&bytes[..83], MANIFEST_VERSION), None);
+    assert_eq!(ManifestBody::parse(&bytes[..87], MANIFEST_VERSION), None);
     assert_eq!(
         ManifestBody::parse(&bytes[..72], 3),
         None,
@@ -226,6 +228,26 @@ fn a_body_comes_back() {
         None,
         "a timeline of nothing"
     );
+}
+
+#[test]
+fn a_moved_partition_comes_back() {
+    let moved = MovedEntry {
+        partition: 7,
+        relation: Relation {
+            tablespace: 1,
+            database: 0,
+            filenode: 3,
+        },
+    };
+    let bytes = moved.to_bytes();
+    assert_eq!(MovedEntry::parse(&bytes), Some((moved, &[][..])));
+    assert_eq!(MovedEntry::parse(&bytes[..13]), None);
+    for (at, byte) in [(0, 0), (1, 0x80), (2, 0)] {
+        let mut bad = bytes;
+        bad[at] = byte;
+        assert_eq!(MovedEntry::parse(&bad), None, "{at}");
+    }
 }
 
 #[test]
