@@ -11,7 +11,6 @@ mod copy;
 mod copy_answers;
 mod copy_fields;
 mod copying;
-
 mod downstream;
 mod effects;
 #[cfg(any(test, fuzzing))]
@@ -27,6 +26,7 @@ mod server_error;
 mod session;
 mod settings;
 mod shared;
+mod simple_query;
 mod sql_prepared;
 mod startup;
 mod statement;

@@ -1,0 +1,152 @@
+//! Simple queries: several statements in one text, as one implicit transaction.
+//!
+//! Invariant: the client gets the answers that it would get without the proxy, whether its text is
+//! sent as it is or by the extended protocol. Must not: plan a statement.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use strongroom_postgres_wire::Fields;
+
+use super::copy::Transform;
+use super::session::{Columns, DescriptionSlot, ExpectedStatement, PendingAnswer};
+use super::upstream::{Failure, Outcome, POISON, Upstream, bind_values, malformed};
+use crate::sql::refusal::Refusal;
+use crate::sql::{Copies, Plan};
+
+impl Upstream {
+    /// Makes the server fail as it would at a simple query, and has its error replaced by the
+    /// refusal.
+    pub(super) fn refuse_query(&mut self, refusal: Refusal) {
+        let expect = PendingAnswer::Query {
+            refusal: Some(refusal),
+            expected: VecDeque::new(),
+            is_exact: false,
+            others: Copies::Nothing,
+            copy: None,
+            request: 0,
+        };
+        let sent = self.send(expect, b'Q', |message| {
+            message.string(POISON);
+        });
+        drop(sent);
+    }
+
+    /// Handles a simple query: plans it and sends it as it is, or by the extended protocol if a
+    /// constant has to be sealed. Fails with SR-8105 for a malformed message, with the plan's
+    /// refusal, or with SR-8103 for a COPY together with other statements.
+    pub(super) fn handle_query(&mut self, body: &[u8]) -> Outcome {
+        let text = Fields(body).string().ok_or_else(malformed)?;
+        let plans = self.plan_statements(text, 0)?;
+        for plan in &plans {
+            self.check_sendable(plan)?;
+        }
+        for plan in &plans {
+            self.note_effects(plan.effects, &plan.changes)?;
+        }
+        let mut copy = None;
+        for plan in &plans {
+            if let Some(planned) = &plan.copy {
+                copy = Transform::of(planned)?;
+                if plans.len() > 1 && copy.is_some() {
+                    let message =
+                        "COPY of confidential columns together with other statements in one query";
+                    return Err(Refusal::statement(message, "Send it alone.").into());
+                }
+            }
+        }
+        if plans.iter().all(|plan| !plan.changed) {
+            let expected: Vec<ExpectedStatement> = plans
+                .iter()
+                .map(|plan| ExpectedStatement {
+                    columns: self.expected_of(plan.named.as_ref(), &plan.expected),
+                    copies: plan.effects.copies,
+                })
+                .collect();
+            // A text that is not parsed is one plan, whatever statements it has.
+            let is_exact = !plans.is_empty() && plans.iter().all(|plan| plan.is_parsed);
+            return self.send(
+                PendingAnswer::Query {
+                    refusal: None,
+                    expected: expected.into(),
+                    is_exact,
+                    others: plans
+                        .last()
+                        .map_or(Copies::Anything, |plan| plan.effects.copies),
+                    copy,
+                    request: 0,
+                },
+                b'Q',
+                |message| {
+                    message.string(text);
+                },
+            );
+        }
+        if plans
+            .iter()
+            .any(|plan| plan.effects.copies == Copies::FromClient)
+        {
+            let message = "COPY FROM STDIN together with statements that have to be changed";
+            return Err(Refusal::statement(message, "Send it alone.").into());
+        }
+        let original = Arc::from(std::str::from_utf8(text).unwrap_or_default());
+        match self.send_extended(&plans, &original) {
+            Err(Failure::Refused(refusal)) => self.refuse(refusal),
+            Err(Failure::Io(error)) => return Err(error.into()),
+            Ok(()) | Err(Failure::Skipped) => {}
+        }
+        self.send(PendingAnswer::Sync { forward: true }, b'S', |_| {})
+    }
+
+    /// Sends a simple query by the extended protocol: the statements up to one Sync are one
+    /// implicit transaction, as those of a simple query are, and the client gets the same answers.
+    /// The Sync is the caller's. Waits for descriptions where constants are to be sealed. Fails
+    /// with SR-8101 or SR-8104 if a constant cannot be sealed, with `Skipped` if the server does
+    /// not make a statement or would ignore the messages, and with the connection's error.
+    fn send_extended(&mut self, plans: &[Plan], original: &Arc<str>) -> Outcome {
+        for plan in plans {
+            let slot: DescriptionSlot = Arc::new(OnceLock::new());
+            let texts = plan.texts(original);
+            self.send_parse(&[], plan.sql.as_bytes(), &[], false, texts, &slot)?;
+            let constants = if plan.constants.is_empty() {
+                Vec::new()
+            } else {
+                let description = self.wait_for_description(&slot)?.ok_or(Failure::Skipped)?;
+                self.seal_constants(&plan.constants, &description)?
+            };
+            let expected = self.expected_of(plan.named.as_ref(), &plan.expected);
+            self.send(PendingAnswer::Bind { forward: false }, b'B', |message| {
+                message.string(b"").string(b"");
+                bind_values(message, &constants);
+                message.count(0);
+            })?;
+            self.send(
+                PendingAnswer::DescribePortal {
+                    forward: true,
+                    rows_only: true,
+                    known: None,
+                    expected: Arc::clone(&expected),
+                },
+                b'D',
+                |message| {
+                    message.byte(b'P').string(b"");
+                },
+            )?;
+            self.send(
+                PendingAnswer::Execute {
+                    columns: Columns::Described,
+                    expected,
+                    copies: plan.effects.copies,
+                    copy: None,
+                    refusal: None,
+                    request: 0,
+                },
+                b'E',
+                |message| {
+                    message.string(b"").int32(0);
+                },
+            )?;
+        }
+        Ok(())
+    }
+}
