@@ -4,6 +4,8 @@
 //! - C3 A COPY begins once for each statement that is one, in that statement's direction; data
 //!   comes within it. A client would take data that answers another statement for its result, and
 //!   send the server what it means as SQL.
+//! - C4 A COPY from the client succeeds only after the client has sent all its data: it would send
+//!   the rest as SQL.
 //!
 //! Must not: open a value.
 
@@ -58,6 +60,7 @@ impl Downstream {
             _ => return Err(unexpected()),
         };
         self.copying = CopyState::Out;
+        state.copied = None;
         if tag == b'G' {
             self.copying = CopyState::In;
             // The server ignores a Sync that it reads while it copies
@@ -82,6 +85,31 @@ impl Downstream {
         }
         append(&mut self.out, tag, body);
         Ok(())
+    }
+
+    /// Notes that the server has ended the statement that it answers now without an error, before
+    /// what belongs to that statement is forgotten. Fails with SR-8105 if it is a COPY from the
+    /// client whose data the client has not sent. Where a text has statements that are not known,
+    /// the one that has ended may be another one.
+    pub(super) fn end_copy_from_client(&self, state: &mut State) -> Result<(), Refusal> {
+        let copied = state.copied.take();
+        let Some(front) = state.pending_answers.front() else {
+            return Ok(());
+        };
+        if front.copies() != Copies::FromClient {
+            return Ok(());
+        }
+        if self.copying == CopyState::In && copied.is_some() && copied == front.request() {
+            let mut behind = state.pending_answers.iter().skip(1);
+            state.copy_doubted = behind.any(|answer| answer.copies() == Copies::FromClient);
+            return Ok(());
+        }
+        match front {
+            PendingAnswer::Query {
+                is_exact: false, ..
+            } => Ok(()),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Passes data of a COPY on, with its confidential values opened. Fails if one does not open or

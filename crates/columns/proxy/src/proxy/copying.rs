@@ -64,6 +64,9 @@ impl Upstream {
         if message.tag != b'd' {
             append(&mut self.out, message.tag, &message.body);
             self.incoming = None;
+            if message.tag == b'c' {
+                self.session.lock().copied = Some(copying.request);
+            }
             self.end_copying(copying.request);
         }
         Ok(())

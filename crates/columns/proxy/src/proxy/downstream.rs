@@ -20,7 +20,6 @@ use super::session::{Columns, Description, Interrupt, PendingAnswer, Session, St
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
-use crate::sql::Copies;
 use crate::sql::refusal::Refusal;
 
 /// Bytes collected for the client before they are written although more messages wait.
@@ -184,9 +183,15 @@ impl Downstream {
         state.lost |= is_lost(body);
         let (refusal, texts) = match state.pending_answers.front_mut() {
             Some(PendingAnswer::Parse { refusal, texts, .. }) => (refusal.take(), texts.take()),
-            Some(PendingAnswer::Query { refusal, .. } | PendingAnswer::Execute { refusal, .. }) => {
+            Some(PendingAnswer::Query {
+                refusal,
+                has_failed,
+                ..
+            }) => {
+                *has_failed = true;
                 (refusal.take(), None)
             }
+            Some(PendingAnswer::Execute { refusal, .. }) => (refusal.take(), None),
             Some(PendingAnswer::Own { rows, .. }) => {
                 if error_field(body, b'C') == Some(b"57014") {
                     state.interrupted = Some(interrupt(body));
@@ -461,11 +466,8 @@ impl Downstream {
         tag: u8,
         body: &[u8],
     ) -> Result<(), Refusal> {
+        self.end_copy_from_client(state)?;
         self.end_statement(state);
-        let front = state.pending_answers.front();
-        if front.is_some_and(|front| front.copies() == Copies::FromClient) {
-            state.copy_doubted = false;
-        }
         match state.pending_answers.front_mut() {
             Some(PendingAnswer::Execute { .. }) => drop(state.pending_answers.pop_front()),
             Some(PendingAnswer::Query {
@@ -496,18 +498,21 @@ impl Downstream {
     /// see it. Rows of the proxy's own query are handed to the thread that waits. Fails with
     /// SR-8105 if it was not expected.
     fn handle_ready(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
+        let front = state.pending_answers.front();
+        if !front.is_some_and(PendingAnswer::is_complete) {
+            return Err(unexpected());
+        }
         self.end_statement(state);
         state.transaction = body.first().copied().unwrap_or(b'I');
-        if state.transaction == b'I' && std::mem::take(&mut state.announces) {
-            self.shared.epoch.fetch_add(1, Ordering::AcqRel);
-        }
         let forward = match state.pending_answers.pop_front() {
             Some(PendingAnswer::Sync { forward }) => {
                 state.end_statements();
+                self.announce(state);
                 forward
             }
             Some(PendingAnswer::Query { .. } | PendingAnswer::FunctionCall) => {
                 state.end_statements();
+                self.announce(state);
                 true
             }
             Some(PendingAnswer::Own { rows, collected }) => {
@@ -520,6 +525,18 @@ impl Downstream {
             append(&mut self.out, b'Z', body);
         }
         Ok(())
+    }
+
+    /// Tells the other connections of definitions whose transaction has ended. Where the server
+    /// says that it goes on, although the client has begun none, they are told now, and once more
+    /// when it has ended: it is the client's word that counts, but an honest server may have begun
+    /// one by a statement that the proxy does not read.
+    fn announce(&self, state: &mut State) {
+        let is_over = state.transaction == b'I';
+        if state.announces && (is_over || !state.is_open && state.pending_answers.is_empty()) {
+            state.announces = !is_over;
+            self.shared.epoch.fetch_add(1, Ordering::AcqRel);
+        }
     }
 }
 

@@ -115,6 +115,13 @@ impl Upstream {
             || self.catalog_read.elapsed() > CATALOG_AGE_MAX
     }
 
+    /// Whether the server says that a transaction is open although the client has begun none. An
+    /// honest one may: the client's statement may be one that the proxy does not read.
+    fn is_transaction_claimed(&self) -> bool {
+        let state = self.session.lock();
+        state.transaction == b'T' && !state.is_open
+    }
+
     /// Reads the catalog again if it is due or with `force`, and where that is possible: not in a
     /// pipeline, nor in a failed transaction; in an open transaction only with `force` or after a
     /// definition, because a query of the proxy's own would precede the client's SET TRANSACTION.
@@ -264,7 +271,10 @@ impl Upstream {
         // Another connection has changed the schema: what it has made confidential counts within an
         // open transaction, too. A setting may have to be the transaction's first statement.
         let is_told = self.shared.epoch.load(Ordering::Acquire) != self.epoch;
-        self.refresh(is_told && !is_setting(text))?;
+        // Nor may the server's word that a transaction is open, which the client has not begun,
+        // keep the catalog as it is.
+        let is_claimed = self.is_due() && self.is_transaction_claimed();
+        self.refresh((is_told || is_claimed) && !is_setting(text))?;
         if let Some(refusal) = &self.denied {
             return Err(refusal.clone().into());
         }
@@ -416,7 +426,7 @@ impl Upstream {
     /// pinned column is not confidential any more; the refusals of [`sql::plan`].
     pub(super) fn check_still_valid(&mut self, statement: &Statement) -> Outcome {
         self.check_transaction()?;
-        self.refresh(false)?;
+        self.refresh(self.is_due() && self.is_transaction_claimed())?;
         if let Some(refusal) = &self.denied {
             return Err(refusal.clone().into());
         }

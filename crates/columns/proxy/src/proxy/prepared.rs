@@ -405,6 +405,9 @@ impl Upstream {
         let effects = portal.map_or_else(Effects::of_anything, |portal| portal.effects);
         let changes = portal.map(|portal| Arc::clone(&portal.changes));
         self.note_effects(effects, &changes.unwrap_or_default())?;
+        if effects.copies == Copies::FromClient {
+            self.session.lock().copy_doubted = true;
+        }
         let columns = match columns {
             Some(columns) => columns,
             None => {

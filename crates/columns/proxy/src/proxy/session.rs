@@ -104,11 +104,13 @@ pub(crate) enum PendingAnswer {
     },
     /// A simple query. `request`: its number, which [`Session::push_pending`] sets. `expected`:
     /// what each of its statements is answered with that has not ended. `is_exact`: `expected` has
-    /// every statement. `others`: what those copy that it does not have.
+    /// every statement. `others`: what those copy that it does not have. `has_failed`: the server
+    /// has answered one of them by an error.
     Query {
         refusal: Option<Refusal>,
         expected: VecDeque<ExpectedStatement>,
         is_exact: bool,
+        has_failed: bool,
         others: Copies,
         copy: Option<Arc<Transform>>,
         request: u64,
@@ -163,6 +165,10 @@ impl PendingAnswer {
                 b'D' | b'C' | b'I' | b's' | b'G' | b'H' | b'W' | b'd' | b'c'
             ),
             Self::Sync { .. } => matches!(tag, b'Z'),
+            // The server drops what is left of the text.
+            Self::Query {
+                has_failed: true, ..
+            } => matches!(tag, b'Z'),
             Self::Query { .. } => matches!(
                 tag,
                 b'T' | b'D' | b'C' | b'I' | b'G' | b'H' | b'W' | b'd' | b'c' | b'Z'
@@ -201,6 +207,29 @@ impl PendingAnswer {
             Self::Query { expected, is_exact: true, .. } if expected.is_empty()
         );
         !self.is_refused() && !is_over
+    }
+
+    /// Returns whether the server has answered every statement of a simple query, or one of them by
+    /// an error: only then it is ready for the next one. True for every other answer, and where the
+    /// statements are not known.
+    pub(crate) fn is_complete(&self) -> bool {
+        match self {
+            Self::Query {
+                expected,
+                is_exact: true,
+                has_failed: false,
+                ..
+            } => expected.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// Returns the number of the request that it answers; `None` if it is no execution.
+    pub(crate) const fn request(&self) -> Option<u64> {
+        match self {
+            Self::Execute { request, .. } | Self::Query { request, .. } => Some(*request),
+            _ => None,
+        }
     }
 
     /// Puts `None` into the slot that a thread waits for, because the answer will not come. The
@@ -261,6 +290,8 @@ pub(crate) struct State {
     pub(crate) requests: u64,
     /// The COPY whose data the client sends now.
     pub(crate) copying: Option<Copying>,
+    /// The request of the COPY to which the client has sent all data, until it has ended.
+    pub(crate) copied: Option<u64>,
     /// The server has said that the zone does not know this session's ticket or keys any more.
     pub(crate) lost: bool,
     /// How often the client was told of an error, or has rolled something back.
@@ -303,6 +334,7 @@ impl Session {
             is_cut: false,
             requests: 0,
             copying: None,
+            copied: None,
             lost: false,
             undone: Arc::default(),
             is_open: false,

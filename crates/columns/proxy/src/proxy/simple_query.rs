@@ -22,6 +22,7 @@ impl Upstream {
             refusal: Some(refusal),
             expected: VecDeque::new(),
             is_exact: false,
+            has_failed: false,
             others: Copies::Nothing,
             copy: None,
             request: 0,
@@ -63,13 +64,17 @@ impl Upstream {
                     copies: plan.effects.copies,
                 })
                 .collect();
-            // A text that is not parsed is one plan, whatever statements it has.
-            let is_exact = !plans.is_empty() && plans.iter().all(|plan| plan.is_parsed);
+            // A text that is not parsed is one plan, whatever statements it has. Where backslashes
+            // escape, a string may end elsewhere than the proxy's parser says.
+            let is_parsed = !plans.is_empty() && plans.iter().all(|plan| plan.is_parsed);
+            let is_exact = is_parsed
+                && (!text.contains(&b'\\') || self.session.lock().settings.standard_strings);
             return self.send(
                 PendingAnswer::Query {
                     refusal: None,
                     expected: expected.into(),
                     is_exact,
+                    has_failed: false,
                     others: plans
                         .last()
                         .map_or(Copies::Anything, |plan| plan.effects.copies),

@@ -3,7 +3,7 @@
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
 use crate::support::harness::{
-    ENC_INT4, ENC_TEXT, FAILED, Wire, bind, catalog, described, ends_without, of_name, parse,
+    ENC_INT4, ENC_TEXT, FAILED, Wire, begin, bind, catalog, described, ends_without, of_name, parse,
 };
 
 /// A text that the proxy refuses, because it cannot read it.
@@ -357,6 +357,63 @@ fn a_prepared_copy_is_planned_again() {
     rows[6][5] = "90001";
     wire.answer(&rows);
     wire.refuses_with("0A000");
+}
+
+/// The server says for ever that a transaction is open, which the client has not begun.
+#[test]
+fn the_catalog_is_read_in_a_transaction_that_the_client_has_not_begun() {
+    let mut wire = Wire::start("claimed");
+    wire.query("SELECT id FROM plain");
+    wire.completes_as(b"SELECT 0\0", b"T");
+    // Of its own.
+    let mut begun = Wire::start("begun");
+    begun.query("BEGIN");
+    begun.completes_as(b"BEGIN\0", b"T");
+    std::thread::sleep(std::time::Duration::from_secs(11));
+    // It may have to be the first statement of a transaction.
+    wire.query("SET TRANSACTION READ ONLY");
+    wire.completes_as(b"SET\0", b"T");
+    wire.client
+        .send(b'Q', b"INSERT INTO plain (note) VALUES ('Alice')\0");
+    wire.server.own_query();
+    let mut rows = catalog();
+    rows[6][5] = "90001";
+    wire.answer_in(&rows, b"T");
+    wire.sends(b"PDH");
+    wire.server.never_saw(b"Alice");
+    begun.query("SELECT id FROM plain");
+}
+
+#[test]
+fn other_connections_are_told_of_definitions_in_a_transaction_that_the_client_has_not_begun() {
+    let (mut one, listener) = begin("told", &[], None);
+    one.greet(&catalog());
+    one.client.expect(b'Z');
+    let mut other = one.another(&listener);
+    // Within a transaction of its own they are told at its end.
+    for (sql, status) in [
+        ("BEGIN", b"T"),
+        ("ALTER FUNCTION one() RENAME TO two", b"T"),
+    ] {
+        one.query(sql);
+        one.completes_as(b"X\0", status);
+    }
+    other.query("SELECT id FROM plain");
+    other.completes();
+    one.client.send(b'Q', b"COMMIT\0");
+    one.server.own_query();
+    one.answer_in(&catalog(), b"T");
+    one.server.expect(b'Q');
+    one.completes_as(b"COMMIT\0", b"T");
+    other
+        .client
+        .send(b'Q', b"INSERT INTO plain (note) VALUES ('Alice')\0");
+    other.server.own_query();
+    let mut rows = catalog();
+    rows[6][5] = "90001";
+    other.answer(&rows);
+    other.sends(b"PDH");
+    other.server.never_saw(b"Alice");
 }
 
 /// Applications read columns by their names, and values by what they were told of their types.

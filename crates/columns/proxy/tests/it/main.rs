@@ -6,6 +6,7 @@ mod answers;
 mod canary;
 mod channel;
 mod definitions;
+mod endings;
 mod extension;
 mod lies;
 mod login;

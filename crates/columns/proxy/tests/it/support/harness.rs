@@ -186,6 +186,24 @@ impl Wire {
         self.server.send(b'D', &body);
     }
 
+    /// Another connection of the same proxy, which has been let in.
+    pub(crate) fn another(&self, listener: &UnixListener) -> Self {
+        let mut sockets = std::fs::read_dir(&self.directory).unwrap();
+        let is_proxy_s = |path: &PathBuf| path.to_string_lossy().contains(".s.PGSQL.");
+        let socket = sockets.find_map(|entry| Some(entry.unwrap().path()).filter(is_proxy_s));
+        let mut client = UnixStream::connect(socket.unwrap()).unwrap();
+        client.write_all(&[0, 0, 0, 16, 0, 3, 0, 0]).unwrap();
+        client.write_all(b"user\0u\0\0").unwrap();
+        let mut wire = Self {
+            client: End::new(client),
+            server: End::new(listener.accept().unwrap().0),
+            directory: self.directory.clone(),
+        };
+        wire.greet(&catalog());
+        wire.client.expect(b'Z');
+        wire
+    }
+
     pub(crate) fn start(name: &str) -> Self {
         let (mut wire, _listener) = begin(name, &[], None);
         wire.greet(&catalog());
