@@ -74,6 +74,16 @@ impl Transform {
         })))
     }
 
+    /// Returns whether the data are in binary form.
+    pub(crate) fn is_binary(&self) -> bool {
+        self.options.format == CopyFormat::Binary
+    }
+
+    /// Returns how many columns there are; `None` if that is not known.
+    pub(crate) fn columns_count(&self) -> Option<usize> {
+        self.known.then_some(self.columns.len())
+    }
+
     /// Checks that data can be converted. Fails with SR-8103 if the columns are not known.
     fn check_known(&self) -> Result<(), Refusal> {
         if self.known { Ok(()) } else { Err(untold()) }

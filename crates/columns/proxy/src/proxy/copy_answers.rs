@@ -11,11 +11,13 @@
 
 use std::sync::Arc;
 
-use strongroom_postgres_wire::append;
+use strongroom_postgres_wire::{Fields, append};
 
+use super::copy::Transform;
 use super::downstream::Downstream;
 use super::messages::unexpected;
 use super::session::{Copying, PendingAnswer, State};
+use super::upstream::int16s;
 use crate::sql::Copies;
 use crate::sql::refusal::Refusal;
 
@@ -30,6 +32,24 @@ pub(super) enum CopyState {
     Out,
     /// To the client; all data has come.
     Done,
+}
+
+/// Checks that the server announces data of the form that the statement says: a client would read
+/// other rows than the proxy. Fails with SR-8105 if it does not.
+fn check_format(transform: &Transform, body: &[u8]) -> Result<(), Refusal> {
+    let mut fields = Fields(body);
+    let format = fields.byte();
+    let columns = int16s(&mut fields).ok_or_else(unexpected)?;
+    let binary = u8::from(transform.is_binary());
+    let is_of_format = |column: &i16| *column == i16::from(binary);
+    let is_long_enough = transform
+        .columns_count()
+        .is_none_or(|count| count == columns.len());
+    if format == Some(binary) && columns.iter().all(is_of_format) && is_long_enough {
+        Ok(())
+    } else {
+        Err(unexpected())
+    }
 }
 
 impl Downstream {
@@ -63,19 +83,16 @@ impl Downstream {
         state.copied = None;
         if tag == b'G' {
             self.copying = CopyState::In;
-            // The server ignores a Sync that it reads while it copies
-            // (src/backend/commands/copyfromparse.c): those that were sent together with the
-            // command get no answer.
             if matches!(
                 state.pending_answers.front(),
                 Some(PendingAnswer::Execute { .. })
             ) {
-                state
-                    .pending_answers
-                    .retain(|expect| !matches!(expect, PendingAnswer::Sync { .. }));
+                // Those that were sent together with the command get no answer.
+                state.take_syncs();
             }
             state.copying = Some(Copying { request, transform });
         } else if let Some(transform) = transform {
+            check_format(&transform, body)?;
             self.copy = Some(super::copy::Outgoing::new(
                 transform,
                 Arc::clone(&self.keys),

@@ -39,6 +39,8 @@ pub(crate) struct Downstream {
     pub(super) copy: Option<super::copy::Outgoing>,
     /// The COPY of the statement that the server answers now.
     pub(super) copying: CopyState,
+    /// The statement of a simple query that the server answers now has been described.
+    is_described: bool,
     /// A statement's parameters, between their description and that of its result.
     parameters_kept: Vec<u32>,
 }
@@ -62,6 +64,7 @@ impl Downstream {
             current: None,
             copy: None,
             copying: CopyState::Nothing,
+            is_described: false,
             parameters_kept: Vec::new(),
         }
     }
@@ -132,7 +135,8 @@ impl Downstream {
             // compared with it. A message that was made to fail is answered by an error alone.
             let is_expected =
                 |front: &PendingAnswer| front.may_contain(message.tag) && !front.is_refused();
-            if !front.is_some_and(is_expected) {
+            let is_late = message.tag == b'Z' && state.is_ready_late();
+            if !is_late && !front.is_some_and(is_expected) {
                 return Err(unexpected());
             }
         }
@@ -175,9 +179,12 @@ impl Downstream {
     /// that will not come. Fails with SR-8105 if it answers nothing, unless the server ends the
     /// connection by it.
     fn handle_error(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
+        state.late_syncs = std::mem::take(&mut state.syncs_within_copy);
         self.end_statement(state);
         let is_fatal = matches!(error_field(body, b'V'), Some(b"FATAL" | b"PANIC"));
-        if state.pending_answers.is_empty() && !is_fatal {
+        // Between the messages of a pipeline time goes on, for `statement_timeout` too.
+        let is_timely = state.is_in_pipeline && !state.skipping;
+        if state.pending_answers.is_empty() && !is_fatal && !is_timely {
             return Err(unexpected());
         }
         state.lost |= is_lost(body);
@@ -343,6 +350,14 @@ impl Downstream {
                 forward
             }
             Some(PendingAnswer::Own { .. }) => return Ok(()),
+            Some(PendingAnswer::Query { is_bound, .. }) => {
+                // A second result within a statement is another statement's for the client. Rules
+                // have them (`DO ALSO SELECT`): where nothing is bound they may come.
+                if std::mem::replace(&mut self.is_described, true) && *is_bound {
+                    return Err(unexpected());
+                }
+                tag == b'T'
+            }
             Some(_) => tag == b'T',
             None => return Err(unexpected()),
         };
@@ -488,6 +503,8 @@ impl Downstream {
 
     /// Forgets what belongs to the statement that has ended.
     fn end_statement(&mut self, state: &mut State) {
+        self.is_described = false;
+        state.syncs_within_copy = 0;
         self.current = None;
         self.copy = None;
         self.copying = CopyState::Nothing;
@@ -499,12 +516,18 @@ impl Downstream {
     /// SR-8105 if it was not expected.
     fn handle_ready(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
         let front = state.pending_answers.front();
-        if !front.is_some_and(PendingAnswer::is_complete) {
+        if front.is_some_and(|front| !front.is_complete()) {
             return Err(unexpected());
         }
         self.end_statement(state);
         state.transaction = body.first().copied().unwrap_or(b'I');
         let forward = match state.pending_answers.pop_front() {
+            None if state.is_ready_late() => {
+                state.take_late_ready();
+                state.end_statements();
+                self.announce(state);
+                true
+            }
             Some(PendingAnswer::Sync { forward }) => {
                 state.end_statements();
                 self.announce(state);

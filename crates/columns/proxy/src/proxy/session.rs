@@ -61,6 +61,13 @@ pub(crate) struct ExpectedStatement {
     pub(crate) copies: Copies,
 }
 
+impl ExpectedStatement {
+    /// Returns whether one of its columns is certainly confidential.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.columns.iter().any(|column| column.origins.is_some())
+    }
+}
+
 /// An answer that is expected.
 pub(crate) enum PendingAnswer {
     /// `texts`: set if the text is not the client's, who gets positions in its own.
@@ -105,12 +112,14 @@ pub(crate) enum PendingAnswer {
     /// A simple query. `request`: its number, which [`Session::push_pending`] sets. `expected`:
     /// what each of its statements is answered with that has not ended. `is_exact`: `expected` has
     /// every statement. `others`: what those copy that it does not have. `has_failed`: the server
-    /// has answered one of them by an error.
+    /// has answered one of them by an error. `is_bound`: one of them, ended or not, has a column
+    /// that is certainly confidential.
     Query {
         refusal: Option<Refusal>,
         expected: VecDeque<ExpectedStatement>,
         is_exact: bool,
         has_failed: bool,
+        is_bound: bool,
         others: Copies,
         copy: Option<Arc<Transform>>,
         request: u64,
@@ -292,6 +301,13 @@ pub(crate) struct State {
     pub(crate) copying: Option<Copying>,
     /// The request of the COPY to which the client has sent all data, until it has ended.
     pub(crate) copied: Option<u64>,
+    /// How many Syncs were sent together with the COPY of which the client sends the data now.
+    pub(crate) syncs_within_copy: usize,
+    /// How many of them the server may still answer, because that COPY has failed and the server
+    /// may not have read them.
+    pub(crate) late_syncs: usize,
+    /// The client has sent messages of the extended protocol, and no Sync behind them.
+    pub(crate) is_in_pipeline: bool,
     /// The server has said that the zone does not know this session's ticket or keys any more.
     pub(crate) lost: bool,
     /// How often the client was told of an error, or has rolled something back.
@@ -335,6 +351,9 @@ impl Session {
             requests: 0,
             copying: None,
             copied: None,
+            syncs_within_copy: 0,
+            late_syncs: 0,
+            is_in_pipeline: false,
             lost: false,
             undone: Arc::default(),
             is_open: false,
@@ -399,9 +418,11 @@ impl Session {
     /// is noted, and the answer's slot gets `None`. A Sync ends that state.
     pub(crate) fn push_pending(&self, mut expect: PendingAnswer) -> bool {
         let mut state = self.lock();
+        state.is_in_pipeline = !expect.awaits_ready();
         // The server ignores a Sync within a COPY.
         if !matches!(expect, PendingAnswer::Sync { .. }) {
             state.requests = state.requests.saturating_add(1);
+            state.late_syncs = 0;
         }
         if let PendingAnswer::Execute { request, .. } | PendingAnswer::Query { request, .. } =
             &mut expect
@@ -471,6 +492,28 @@ impl State {
                 return;
             }
         }
+    }
+
+    /// Takes the Syncs off the expected answers that the server ignores because it copies from the
+    /// client now (src/backend/commands/copyfromparse.c), and counts them: a COPY that fails before
+    /// the server reads any data leaves them to be answered.
+    pub(crate) fn take_syncs(&mut self) {
+        let before = self.pending_answers.len();
+        self.pending_answers
+            .retain(|expect| !matches!(expect, PendingAnswer::Sync { .. }));
+        self.syncs_within_copy = before.saturating_sub(self.pending_answers.len());
+    }
+
+    /// Returns whether a `ReadyForQuery` that comes now may answer a Sync that the server has not
+    /// ignored within a COPY that has failed.
+    pub(crate) fn is_ready_late(&self) -> bool {
+        self.late_syncs > 0 && self.pending_answers.is_empty()
+    }
+
+    /// Notes that such an answer has come: the server ignores messages no more.
+    pub(crate) const fn take_late_ready(&mut self) {
+        self.late_syncs = self.late_syncs.saturating_sub(1);
+        self.skipping = false;
     }
 
     /// Drops the expected answers up to the next Sync, because the server has reported an error

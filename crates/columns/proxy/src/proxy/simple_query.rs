@@ -23,6 +23,7 @@ impl Upstream {
             expected: VecDeque::new(),
             is_exact: false,
             has_failed: false,
+            is_bound: false,
             others: Copies::Nothing,
             copy: None,
             request: 0,
@@ -67,6 +68,7 @@ impl Upstream {
             // A text that is not parsed is one plan, whatever statements it has. Where backslashes
             // escape, a string may end elsewhere than the proxy's parser says.
             let is_parsed = !plans.is_empty() && plans.iter().all(|plan| plan.is_parsed);
+            let is_bound = expected.iter().any(ExpectedStatement::is_bound);
             let is_exact = is_parsed
                 && (!text.contains(&b'\\') || self.session.lock().settings.standard_strings);
             return self.send(
@@ -75,6 +77,7 @@ impl Upstream {
                     expected: expected.into(),
                     is_exact,
                     has_failed: false,
+                    is_bound,
                     others: plans
                         .last()
                         .map_or(Copies::Anything, |plan| plan.effects.copies),

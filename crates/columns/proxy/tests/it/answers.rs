@@ -267,6 +267,31 @@ fn copied_rows_are_as_the_server_writes_them() {
     wire.client.expect(b'd');
 }
 
+/// A client that reads the data in the form that the server says would find other rows than the
+/// proxy has opened.
+#[test]
+fn a_copy_has_the_form_and_the_columns_of_its_statement() {
+    const TEXT: &str = "COPY p (id, name, age) TO STDOUT";
+    const BINARY: &str = "COPY p (id, name, age) TO STDOUT (FORMAT binary)";
+    for (name, sql, form) in [
+        ("text-of-binary", BINARY, &[0, 0, 3, 0, 0, 0, 0, 0, 0][..]),
+        ("binary-of-text", TEXT, &[1, 0, 3, 0, 1, 0, 1, 0, 1]),
+        ("column", BINARY, &[1, 0, 3, 0, 1, 0, 0, 0, 1]),
+        ("fewer", TEXT, &[0, 0, 2, 0, 0, 0, 0]),
+        ("short", TEXT, &[0, 0, 3, 0, 0]),
+    ] {
+        let mut wire = Wire::start(&format!("form-{name}"));
+        wire.query(sql);
+        wire.server.send(b'H', form);
+        let error = wire.client.expect(b'E');
+        assert!(String::from_utf8_lossy(&error).contains("FATAL"), "{name}");
+    }
+    let mut wire = Wire::start("form-binary");
+    wire.query(BINARY);
+    wire.server.send(b'H', &[1, 0, 3, 0, 1, 0, 1, 0, 1]);
+    wire.client.expect(b'H');
+}
+
 /// Applications that make an object of a row take the first or the last of two columns of a name.
 #[test]
 fn no_other_column_has_the_name_of_a_confidential_one() {

@@ -2,7 +2,7 @@
 //! Method: as `wire.rs`.
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-use crate::support::harness::{FAILED, Wire, described, ends_without, parse};
+use crate::support::harness::{ENC_INT4, FAILED, Wire, described, ends_without, parse};
 
 /// Data that some clients send as a statement when their COPY has ended before its data.
 const DATA: &[u8] = b"1\tAlice\n\\.\nSELECT setval('q', 1);\0";
@@ -194,4 +194,111 @@ fn an_honest_server_answers_each_statement_once() {
     wire.client.expect(b'C');
     wire.server.send(b'Z', b"I");
     wire.client.expect(b'Z');
+}
+
+/// The second result of a statement is that of the next one for the client.
+#[test]
+fn a_statement_has_one_result_where_confidential_columns_are_read() {
+    for (name, sql) in [
+        ("before", "SELECT count(*) FROM plain; SELECT age FROM p"),
+        ("behind", "SELECT age FROM p; SELECT count(*) FROM plain"),
+    ] {
+        let mut wire = Wire::start(&format!("two-results-{name}"));
+        wire.query(sql);
+        if name == "behind" {
+            wire.server.send(b'T', &described(&[("age", ENC_INT4)]));
+            wire.server.send(b'C', b"SELECT 0\0");
+        }
+        wire.server.send(b'T', &described(&[("count", 20)]));
+        wire.row(&["1"]);
+        answers_plainly(&mut wire);
+        ends_without(&mut wire, b"4711");
+    }
+    // Rules have two results sent, in the place of the rows of `RETURNING` too.
+    let mut wire = Wire::start("two-results-of-rules");
+    wire.query("DELETE FROM plain");
+    for _ in 0..2 {
+        wire.server.send(b'T', &described(&[("id", 23)]));
+        wire.row(&["1"]);
+        wire.client.expect(b'T');
+        wire.client.expect(b'D');
+    }
+    wire.server.send(b'C', b"DELETE 1\0");
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+}
+
+/// A COPY that fails before the server has read any data: a trigger of the statement, say.
+#[test]
+fn a_sync_behind_a_copy_that_read_nothing_is_answered() {
+    let mut wire = Wire::start("copy-unread");
+    executes_copy(&mut wire);
+    wire.server.send(b'G', &[0, 0, 2, 0, 0, 0, 0]);
+    wire.server.send(b'E', FAILED);
+    wire.server.send(b'Z', b"I");
+    for tag in *b"GEZ" {
+        wire.client.expect(tag);
+    }
+    // What comes next is of the next pipeline.
+    wire.client
+        .send(b'P', &parse("SELECT id FROM plain WHERE note = $1", &[25]));
+    wire.client.send(b'S', b"");
+    wire.prepares();
+    // The client ends its data before it knows: both Syncs are answered.
+    let mut wire = Wire::start("copy-unread-twice");
+    executes_copy(&mut wire);
+    wire.copies();
+    wire.client.send(b'c', b"");
+    wire.client.send(b'S', b"");
+    wire.sends(b"cS");
+    wire.server.send(b'E', FAILED);
+    wire.client.expect(b'E');
+    for _ in 0..2 {
+        wire.server.send(b'Z', b"I");
+        wire.client.expect(b'Z');
+    }
+    // And none besides.
+    wire.server.send(b'Z', b"I");
+    ends_without(&mut wire, b"4711");
+    // Nor when the client has begun something else.
+    let mut wire = Wire::start("copy-unread-late");
+    executes_copy(&mut wire);
+    wire.copies();
+    wire.server.send(b'E', FAILED);
+    wire.client.expect(b'E');
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'S');
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'Z');
+    wire.query("SELECT age FROM p");
+    wire.server.send(b'Z', b"I");
+    ends_without(&mut wire, b"4711");
+}
+
+/// `statement_timeout` goes on while the server waits for the rest of a pipeline.
+#[test]
+fn an_error_may_come_before_the_sync_of_a_pipeline() {
+    const LATE: &[u8] =
+        b"SERROR\0VERROR\0C57014\0Mcanceling statement due to statement timeout\0\0";
+    let mut wire = Wire::start("timeout-in-pipeline");
+    wire.client.send(b'P', &parse("SELECT id FROM plain", &[]));
+    wire.client.send(b'H', b"");
+    wire.sends(b"PDH");
+    wire.server.send(b'1', b"");
+    wire.server.send(b't', &[0, 0]);
+    wire.server.send(b'T', &described(&[("id", 23)]));
+    wire.client.expect(b'1');
+    wire.server.send(b'E', LATE);
+    let error = wire.client.expect(b'E');
+    assert!(String::from_utf8_lossy(&error).contains("57014"));
+    wire.client.send(b'B', &[0; 8]);
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'S');
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'Z');
+    // The pipeline is over.
+    wire.server.send(b'E', LATE);
+    let error = wire.client.expect(b'E');
+    assert!(String::from_utf8_lossy(&error).contains("SR-8105"));
 }

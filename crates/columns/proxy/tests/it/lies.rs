@@ -196,21 +196,6 @@ fn a_simple_query_has_the_results_of_its_statements() {
     wire.query("SELECT age FROM p");
     wire.server.send(b'C', b"SELECT 0\0");
     wire.hides_plain_age();
-    // Two descriptions: the second one counts.
-    let mut wire = Wire::start("twice");
-    wire.query("SELECT FROM plain; SELECT age FROM p");
-    wire.server.send(b'T', &described(&[]));
-    wire.row(&[]);
-    wire.server.send(b'T', &described(&[("age", 23)]));
-    wire.row(&["4711"]);
-    wire.server.send(b'C', b"SELECT 1\0");
-    wire.server.send(b'Z', b"I");
-    wire.client.expect(b'T');
-    wire.client.expect(b'D');
-    wire.client.expect(b'T');
-    // That of the plain statement: its columns are not those of the other one.
-    wire.client.expect(b'D');
-    wire.client.expect(b'C');
     // The plain values of a statement that has a confidential column.
     let mut wire = Wire::start("plain-values");
     wire.query("SELECT id, age FROM p");
