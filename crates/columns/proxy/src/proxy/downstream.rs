@@ -16,7 +16,7 @@ use super::copy_answers::CopyState;
 use super::messages::{append_error, unexpected};
 use super::rows::{Rows, check_columns, expected_columns, is_as_known};
 use super::server_error;
-use super::session::{Columns, Description, Interrupt, PendingAnswer, Session, State};
+use super::session::{Columns, Completed, Description, Interrupt, PendingAnswer, Session, State};
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
@@ -484,7 +484,10 @@ impl Downstream {
         self.end_copy_from_client(state)?;
         self.end_statement(state);
         match state.pending_answers.front_mut() {
-            Some(PendingAnswer::Execute { .. }) => drop(state.pending_answers.pop_front()),
+            Some(PendingAnswer::Execute { ends, .. }) => {
+                note_completed(ends.as_ref());
+                state.pending_answers.pop_front();
+            }
             Some(PendingAnswer::Query {
                 expected, is_exact, ..
             }) => {
@@ -493,6 +496,9 @@ impl Downstream {
                 if ended.is_none() && *is_exact {
                     return Err(unexpected());
                 }
+                // Else another statement may have ended.
+                let ended = ended.filter(|_| *is_exact);
+                note_completed(ended.and_then(|ended| ended.ends).as_ref());
             }
             Some(PendingAnswer::Own { .. }) => return Ok(()),
             _ => return Err(unexpected()),
@@ -560,6 +566,13 @@ impl Downstream {
             state.announces = !is_over;
             self.shared.epoch.fetch_add(1, Ordering::AcqRel);
         }
+    }
+}
+
+/// Tells the other thread that the server has completed a statement that ends others.
+fn note_completed(ends: Option<&Completed>) {
+    if let Some(ends) = ends {
+        ends.store(true, Ordering::Release);
     }
 }
 

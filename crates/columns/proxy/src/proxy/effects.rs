@@ -24,7 +24,7 @@ impl Upstream {
             fate.note_statement(effects.ends || effects.chains, effects.undoes_part);
         }
         drop(state);
-        if effects.ends || effects.undoes {
+        if effects.ends || effects.undoes || effects.chains {
             self.named_queries.end_transaction();
         }
         if effects.begins || effects.ends || effects.undoes {

@@ -13,6 +13,7 @@ mod copy_fields;
 mod copying;
 mod downstream;
 mod effects;
+mod ended_statements;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod messages;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::session::{Columns, DescriptionSlot};
 use super::upstream::Upstream;
 use crate::sql::{ExpectedColumn, ExpectedColumns, NamedUse, QueryName};
 
@@ -22,11 +23,14 @@ pub(super) struct NamedQueries {
 struct Query {
     /// Of a query whose name was given twice: what both have in common.
     columns: ExpectedColumns,
+    /// What the server has described it with first, where the protocol takes a cursor for a portal.
+    described: DescriptionSlot,
     /// How many were named before it.
     number: u64,
     is_held: bool,
-    /// The server has said that the transaction has ended in which it was named. Until the name is
-    /// given again, rows under it are the query's: the server may be lying.
+    /// The client has sent what ends it, or the server has said that the transaction has ended in
+    /// which it was named. Until the name is given again, rows under it are the query's: what was
+    /// sent may fail, and the server may be lying.
     is_over: bool,
 }
 
@@ -46,16 +50,12 @@ impl NamedQueries {
         match does {
             None => return Arc::clone(planned),
             Some(NamedUse::Runs(name)) => return self.rows_of(name).unwrap_or_default(),
-            Some(NamedUse::Ends(name)) => drop(self.all.remove(name)),
-            Some(NamedUse::EndsCursors) => {
-                self.all
-                    .retain(|name, _| matches!(name, QueryName::Prepared(_)));
-            }
+            Some(NamedUse::Ends(ended)) => self.end(|name| name == ended),
+            Some(NamedUse::EndsCursors) => self.end(|name| matches!(name, QueryName::Cursor(_))),
             Some(NamedUse::EndsPrepared) => {
-                self.all
-                    .retain(|name, _| matches!(name, QueryName::Cursor(_)));
+                self.end(|name| matches!(name, QueryName::Prepared(_)));
             }
-            Some(NamedUse::EndsAll) => self.all.clear(),
+            Some(NamedUse::EndsAll) => self.end(|_| true),
             Some(NamedUse::Names { name, is_held }) => self.name(name, planned, *is_held),
         }
         Arc::default()
@@ -68,11 +68,25 @@ impl NamedQueries {
         known.map(|query| Arc::clone(&query.columns))
     }
 
+    /// Returns what the server has described a query with first; `None` if none of the name is
+    /// known.
+    fn described(&self, name: &QueryName) -> Option<DescriptionSlot> {
+        self.all.get(name).map(|query| Arc::clone(&query.described))
+    }
+
+    /// Notes what the columns of the rows of a query are to be by the catalog now.
+    pub(super) fn expect_now(&mut self, name: &QueryName, columns: &ExpectedColumns) {
+        if let Some(query) = self.all.get_mut(name) {
+            query.columns = Arc::clone(columns);
+        }
+    }
+
     /// Notes that the client's driver prepares a statement of this name by the protocol: of an
     /// EXECUTE of that name nothing is expected.
     pub(super) fn note_driver_s(&mut self, name: &[u8]) {
         let unknown = Query {
             columns: ExpectedColumns::default(),
+            described: DescriptionSlot::default(),
             number: self.count,
             is_held: true,
             is_over: false,
@@ -82,7 +96,16 @@ impl NamedQueries {
 
     /// Notes that the client's driver ends the statement of this name by the protocol.
     pub(super) fn end_driver_s(&mut self, name: &[u8]) {
-        self.all.remove(&prepared(name));
+        let ended = prepared(name);
+        self.end(|name| *name == ended);
+    }
+
+    /// Notes that a statement which ends these queries is about to be sent. The server may answer
+    /// it by an error, and have them still.
+    fn end(&mut self, is_ended: impl Fn(&QueryName) -> bool) {
+        for (_, query) in self.all.iter_mut().filter(|(name, _)| is_ended(name)) {
+            query.is_over = true;
+        }
     }
 
     /// Notes that a query with these columns gets a name.
@@ -91,6 +114,7 @@ impl NamedQueries {
         let number = self.count;
         let fresh = || Query {
             columns: Arc::clone(columns),
+            described: DescriptionSlot::default(),
             number,
             is_held,
             is_over: false,
@@ -100,6 +124,7 @@ impl NamedQueries {
             *named = fresh();
         }
         named.is_held |= is_held;
+        named.described = DescriptionSlot::default();
         if named.columns != *columns {
             named.columns = in_common(&named.columns, columns);
         }
@@ -131,6 +156,9 @@ impl Upstream {
         planned: &ExpectedColumns,
     ) -> ExpectedColumns {
         if let Some(NamedUse::Runs(name)) = does {
+            if let QueryName::Prepared(name) = name {
+                self.plan_prepared_again(name);
+            }
             return self.rows_of(name);
         }
         self.named_queries.expected_of(does, planned)
@@ -147,6 +175,19 @@ impl Upstream {
         named
             .or_else(|| portal().map(|portal| Arc::clone(&portal.expected)))
             .unwrap_or_default()
+    }
+
+    /// Returns what the columns of a portal are. It may be a cursor that the client has made by
+    /// SQL, whose rows are text by the protocol. `None` if it is not known.
+    pub(super) fn columns_of_portal(&self, name: &[u8]) -> Option<Columns> {
+        let cursor = || {
+            let name = QueryName::Cursor(String::from_utf8_lossy(name).into_owned());
+            let described = self.named_queries.described(&name)?;
+            Some(Columns::Statement(described, Arc::default()))
+        };
+        let portal = self.portals.get(name);
+        let portal = portal.map(|portal| portal.columns.clone());
+        portal.or_else(cursor)
     }
 
     /// Returns what the columns of the rows of a portal are to be. It may be a cursor that the
@@ -242,9 +283,10 @@ mod tests {
         queries.end_transaction();
         assert_eq!(run(&mut queries, cursor("c0")), 0);
         assert_eq!(run(&mut queries, cursor("c1")), 1);
-        assert_eq!(run(&mut queries, cursor("b")), 1);
         end(&mut queries, &NamedUse::EndsCursors);
-        assert_eq!(run(&mut queries, cursor("b")), 0);
+        assert_eq!(run(&mut queries, cursor("b")), 1, "it may have failed");
+        name(&mut queries, cursor("b"), true, 4);
+        assert_eq!(run(&mut queries, cursor("b")), 4);
     }
 
     #[test]
@@ -262,8 +304,12 @@ mod tests {
         assert_eq!(run(&mut queries, prepared(b"a")), 2);
         name(&mut queries, cursor("a"), true, 3);
         end(&mut queries, &NamedUse::EndsPrepared);
-        assert_eq!(run(&mut queries, prepared(b"a")), 0);
-        assert_eq!(run(&mut queries, cursor("a")), 3);
+        assert_eq!(run(&mut queries, prepared(b"a")), 2, "it may have failed");
+        name(&mut queries, prepared(b"a"), true, 4);
+        name(&mut queries, cursor("a"), true, 4);
+        assert_eq!(run(&mut queries, prepared(b"a")), 4);
+        assert_eq!(run(&mut queries, cursor("a")), 3, "it was not ended");
+        end(&mut queries, &NamedUse::Ends(prepared(b"a")));
         // The driver has one of the name: which of them the server has is unknown.
         name(&mut queries, prepared(b"a"), true, 2);
         queries.note_driver_s(b"a");
@@ -278,6 +324,7 @@ mod tests {
         name(&mut queries, prepared(b"a"), true, 2);
         assert_eq!(run(&mut queries, prepared(b"a")), 2);
         end(&mut queries, &NamedUse::EndsAll);
-        assert_eq!(run(&mut queries, prepared(b"a")), 0);
+        name(&mut queries, prepared(b"a"), true, 5);
+        assert_eq!(run(&mut queries, prepared(b"a")), 5);
     }
 }

@@ -23,7 +23,7 @@ use crate::sql::{self, ComparableColumn, Constant, Plan};
 
 /// Returns whether the text is one statement that has no constants of tables: one that sets
 /// something, or begins or ends a transaction. Comments may stand before it.
-fn is_setting(text: &[u8]) -> bool {
+pub(super) fn is_setting(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 5] = [b"set", b"begin", b"start", b"savepoint", b"release"];
     begins_with(text, &WORDS) || begins_with(text, &ENDS)
 }

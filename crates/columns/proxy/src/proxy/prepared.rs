@@ -11,6 +11,7 @@ use strongroom_postgres_wire::Fields;
 use super::PlaintextConstants;
 use super::convert::{BINARY, Converter, format_at};
 use super::copy::Transform;
+use super::planning::is_setting;
 use super::session::{Columns, Description, DescriptionSlot, PendingAnswer};
 use super::statement::{Planned, Portal, Statement};
 use super::upstream::{
@@ -95,6 +96,7 @@ impl Upstream {
             known
         };
         let statement = Statement {
+            number: self.endings.number(),
             slot,
             constants: plan.constants,
             confidential: plan.confidential,
@@ -140,6 +142,20 @@ impl Upstream {
             .cloned()
     }
 
+    /// Forgets the statements whose end the server has completed since the last call.
+    pub(super) fn forget_ended(&mut self) {
+        let completed = self.endings.take_completed();
+        if completed.is_empty() {
+            return;
+        }
+        let ends = |name: &[u8], number| completed.iter().any(|of| of.ends(name, number));
+        self.statements.retain(|name, named| {
+            named.retain(|statement| !ends(name, statement.number));
+            !named.is_empty()
+        });
+        self.sql_prepared.forget(ends);
+    }
+
     /// Waits for the server's description of the statement of this name and returns both. A
     /// statement that the client did not make by Parse is described first. Fails with 26000 if
     /// there is none, and with `Skipped` if the server ignores the message anyway.
@@ -156,7 +172,10 @@ impl Upstream {
         }
         // Each round tries an older statement of the name.
         while let Some(statement) = self.known_statement(name) {
-            if let Some(description) = self.wait_for_description(&statement.slot)? {
+            let description = self.wait_for_description(&statement.slot)?;
+            // The answer to what has ended older ones may have come before.
+            self.forget_ended();
+            if let Some(description) = description {
                 return Ok((statement, description));
             }
             if self.session.lock().skipping {
@@ -185,7 +204,10 @@ impl Upstream {
         })?;
         let statement = match former {
             Some(former) => former.with_slot(slot),
-            None => Statement::of_sql(name, slot, self.catalog()),
+            None => {
+                let number = self.endings.number();
+                Statement::of_sql(name, (number, slot), self.catalog())
+            }
         };
         self.statements
             .insert(name.to_vec(), vec![Arc::new(statement)]);
@@ -228,10 +250,7 @@ impl Upstream {
         let simple = known.filter(is_simple);
         let (statement, values) = match simple {
             Some(statement) => {
-                if statement.copied.is_some() || statement.effects.copies == Copies::FromClient {
-                    // Its data are sealed for the columns that it had when it was planned.
-                    self.check_still_valid(&statement)?;
-                }
+                self.check_without_values(&statement)?;
                 (statement, Vec::new())
             }
             None => {
@@ -255,16 +274,36 @@ impl Upstream {
                 message.int16(*format);
             }
         })?;
-        let columns = Columns::Statement(Arc::clone(&statement.slot), result_formats);
         let planned = Arc::clone(&statement.planned().expected);
+        let columns = match statement.effects.utility {
+            // What they are is known when the server has described the portal.
+            true => Columns::Statement(DescriptionSlot::default(), result_formats),
+            false => Columns::Statement(Arc::clone(&statement.slot), result_formats),
+        };
         let made = Portal {
-            columns: Some(columns).filter(|_| !statement.effects.utility),
+            columns,
+            named: statement.named.clone(),
             expected: self.expected_of(statement.named.as_ref(), &planned),
             effects: statement.effects,
             changes: Arc::clone(&statement.changes),
             copy: statement.copy.clone(),
         };
         self.portals.insert(portal.to_vec(), made);
+        Ok(())
+    }
+
+    /// Checks a statement that is bound without values: that its rows, and the data of a COPY, are
+    /// by the catalog now what they were when it was planned. Fails as
+    /// [`Self::check_still_valid`] does.
+    fn check_without_values(&mut self, statement: &Statement) -> Outcome {
+        let is_current = Arc::ptr_eq(&statement.planned().catalog, &self.catalog());
+        // A setting has no columns, and may have to be the first statement of its transaction, or
+        // end one that has failed.
+        let is_doubted = !is_current && !is_setting(&statement.text);
+        let copies = statement.effects.copies == Copies::FromClient;
+        if is_doubted || copies || statement.copied.is_some() {
+            self.check_still_valid(statement)?;
+        }
         Ok(())
     }
 
@@ -360,9 +399,9 @@ impl Upstream {
                 let shown = statement.as_ref().map_or(usize::MAX, |known| known.shown);
                 let expected = match statement.as_deref() {
                     Some(Statement {
-                        named: Some(NamedUse::Runs(name)),
+                        named: Some(runs @ NamedUse::Runs(_)),
                         ..
-                    }) => self.rows_of(name),
+                    }) => self.expected_of(Some(runs), &ExpectedColumns::default()),
                     Some(known) if known.named.is_none() => Arc::clone(&known.planned().expected),
                     _ => ExpectedColumns::default(),
                 };
@@ -382,10 +421,7 @@ impl Upstream {
             _ => PendingAnswer::DescribePortal {
                 forward: true,
                 rows_only: false,
-                known: self
-                    .portals
-                    .get(name)
-                    .and_then(|known| known.columns.clone()),
+                known: self.columns_of_portal(name),
                 expected: self.rows_of_portal(name),
             },
         };
@@ -401,21 +437,22 @@ impl Upstream {
         let portal = self.portals.get(name);
         let copy = portal.and_then(|portal| portal.copy.clone());
         let expected = self.rows_of_portal(name);
-        let columns = portal.and_then(|portal| portal.columns.clone());
+        let known = self.columns_of_portal(name);
+        let named = portal.and_then(|portal| portal.named.clone());
         let effects = portal.map_or_else(Effects::of_anything, |portal| portal.effects);
         let changes = portal.map(|portal| Arc::clone(&portal.changes));
         self.note_effects(effects, &changes.unwrap_or_default())?;
         if effects.copies == Copies::FromClient {
             self.session.lock().copy_doubted = true;
         }
-        let columns = match columns {
-            Some(columns) => columns,
-            None => {
+        let columns = match known {
+            Some(columns) if !effects.utility => columns,
+            known => {
                 self.send(
                     PendingAnswer::DescribePortal {
                         forward: false,
                         rows_only: false,
-                        known: None,
+                        known,
                         expected: ExpectedColumns::default(),
                     },
                     b'D',
@@ -432,6 +469,7 @@ impl Upstream {
             copies: effects.copies,
             copy,
             refusal: None,
+            ends: self.endings.begin(named.as_ref(), self.endings.prepared()),
             request: 0,
         };
         self.send(expect, b'E', |message| {

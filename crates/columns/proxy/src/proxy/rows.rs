@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::convert::{ResultColumn, format_at};
 use super::messages::unexpected;
-use super::session::{Columns, PendingAnswer, State};
+use super::session::{Columns, Description, PendingAnswer, State};
 use super::settings::Settings;
 use crate::results::Results;
 use crate::sql::catalog::{Catalog, EncType};
@@ -82,12 +82,18 @@ pub(super) fn check_names<'n>(
 }
 
 /// Returns whether the client is told of the same columns as the proxy was, when it asked for them
-/// itself: rows are opened as the proxy was told, and read as the client was.
+/// itself: rows are opened as the proxy was told, and read as the client was. Formats are those of
+/// Bind. Of a portal that is described for the first time nothing else is known, and what it is
+/// described with is kept: it may be the client or the proxy that asks first.
 pub(super) fn is_as_known(known: Option<&Columns>, columns: &[ResultColumn]) -> bool {
     let Some(Columns::Statement(slot, formats)) = known else {
         return true;
     };
-    let Some(Some(description)) = slot.get() else {
+    let first = || Description {
+        parameters: Vec::new(),
+        columns: columns.to_vec(),
+    };
+    let Some(description) = slot.get_or_init(|| Some(first())) else {
         return true;
     };
     let is_same = |(at, (one, other)): (usize, (&ResultColumn, &ResultColumn))| {

@@ -14,7 +14,7 @@
 //! Must not: read or write a socket.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -53,12 +53,17 @@ pub(crate) enum Columns {
     Described,
 }
 
+/// Set when the server has completed a statement.
+pub(crate) type Completed = Arc<AtomicBool>;
+
 /// What a statement of a simple query is answered with.
 #[derive(Debug)]
 pub(crate) struct ExpectedStatement {
     /// What the columns of its rows are to be.
     pub(crate) columns: ExpectedColumns,
     pub(crate) copies: Copies,
+    /// Set when it is completed; `None` if nobody waits for that.
+    pub(crate) ends: Option<Completed>,
 }
 
 impl ExpectedStatement {
@@ -97,13 +102,15 @@ pub(crate) enum PendingAnswer {
         expected: ExpectedColumns,
     },
     /// `request`: its number, which [`Session::push_pending`] sets. `expected`: what the columns of
-    /// its rows are to be. `refusal`: set when the proxy has refused the data of its COPY.
+    /// its rows are to be. `refusal`: set when the proxy has refused the data of its COPY. `ends`:
+    /// to be set when it is completed.
     Execute {
         columns: Columns,
         expected: ExpectedColumns,
         copies: Copies,
         copy: Option<Arc<Transform>>,
         refusal: Option<Refusal>,
+        ends: Option<Completed>,
         request: u64,
     },
     Sync {

@@ -40,7 +40,10 @@ impl Upstream {
     pub(super) fn handle_query(&mut self, body: &[u8]) -> Outcome {
         let text = Fields(body).string().ok_or_else(malformed)?;
         let plans = self.plan_statements(text, 0)?;
+        // How many statements were prepared before each of these.
+        let mut prepared = Vec::with_capacity(plans.len());
         for plan in &plans {
+            prepared.push(self.endings.prepared());
             self.check_sendable(plan)?;
         }
         for plan in &plans {
@@ -60,9 +63,11 @@ impl Upstream {
         if plans.iter().all(|plan| !plan.changed) {
             let expected: Vec<ExpectedStatement> = plans
                 .iter()
-                .map(|plan| ExpectedStatement {
+                .zip(&prepared)
+                .map(|(plan, prepared)| ExpectedStatement {
                     columns: self.expected_of(plan.named.as_ref(), &plan.expected),
                     copies: plan.effects.copies,
+                    ends: self.endings.begin(plan.named.as_ref(), *prepared),
                 })
                 .collect();
             // A text that is not parsed is one plan, whatever statements it has. Where backslashes
@@ -98,7 +103,7 @@ impl Upstream {
             return Err(Refusal::statement(message, "Send it alone.").into());
         }
         let original = Arc::from(std::str::from_utf8(text).unwrap_or_default());
-        match self.send_extended(&plans, &original) {
+        match self.send_extended((&plans, &prepared), &original) {
             Err(Failure::Refused(refusal)) => self.refuse(refusal),
             Err(Failure::Io(error)) => return Err(error.into()),
             Ok(()) | Err(Failure::Skipped) => {}
@@ -106,13 +111,18 @@ impl Upstream {
         self.send(PendingAnswer::Sync { forward: true }, b'S', |_| {})
     }
 
-    /// Sends a simple query by the extended protocol: the statements up to one Sync are one
+    /// Sends a simple query by the extended protocol, each of its statements with how many were
+    /// `prepared` before it: the statements up to one Sync are one
     /// implicit transaction, as those of a simple query are, and the client gets the same answers.
     /// The Sync is the caller's. Waits for descriptions where constants are to be sealed. Fails
     /// with SR-8101 or SR-8104 if a constant cannot be sealed, with `Skipped` if the server does
     /// not make a statement or would ignore the messages, and with the connection's error.
-    fn send_extended(&mut self, plans: &[Plan], original: &Arc<str>) -> Outcome {
-        for plan in plans {
+    fn send_extended(
+        &mut self,
+        (plans, prepared): (&[Plan], &[u64]),
+        original: &Arc<str>,
+    ) -> Outcome {
+        for (plan, prepared) in plans.iter().zip(prepared) {
             let slot: DescriptionSlot = Arc::new(OnceLock::new());
             let texts = plan.texts(original);
             self.send_parse(&[], plan.sql.as_bytes(), &[], false, texts, &slot)?;
@@ -123,6 +133,7 @@ impl Upstream {
                 self.seal_constants(&plan.constants, &description)?
             };
             let expected = self.expected_of(plan.named.as_ref(), &plan.expected);
+            let ends = self.endings.begin(plan.named.as_ref(), *prepared);
             self.send(PendingAnswer::Bind { forward: false }, b'B', |message| {
                 message.string(b"").string(b"");
                 bind_values(message, &constants);
@@ -147,6 +158,7 @@ impl Upstream {
                     copies: plan.effects.copies,
                     copy: None,
                     refusal: None,
+                    ends,
                     request: 0,
                 },
                 b'E',

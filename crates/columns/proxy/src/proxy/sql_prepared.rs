@@ -4,42 +4,76 @@
 //! `EXECUTE` are plain as long as that has not changed. Must not: count a statement as plain whose
 //! text is not known.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::upstream::{Outcome, Upstream};
 use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
-use crate::sql::{self, Plan};
+use crate::sql::{self, Plan, QueryName};
 
 /// The most texts that are kept for one name.
 const TEXTS_MAX: usize = 64;
 
 /// The texts of `PREPARE` by the names of their statements. A name may have several: whether the
-/// server has made a statement, or dropped it, is not followed.
+/// server has made a statement is not followed.
 #[derive(Default)]
-pub(super) struct SqlPrepared(BTreeMap<String, BTreeSet<String>>);
+pub(super) struct SqlPrepared(BTreeMap<String, Texts>);
+
+struct Texts {
+    /// Each with the number of the last statement that had it.
+    all: BTreeMap<String, u64>,
+    /// The catalog that the last one was planned with.
+    catalog: Arc<Catalog>,
+}
 
 impl SqlPrepared {
     /// Keeps the text of a `PREPARE` that is about to be sent.
-    fn add(&mut self, name: &str, text: &str) {
-        let texts = self.0.entry(name.to_owned()).or_default();
+    fn add(&mut self, name: &str, text: &str, number: u64, catalog: Arc<Catalog>) {
+        let texts = self.0.entry(name.to_owned()).or_insert_with(|| Texts {
+            all: BTreeMap::new(),
+            catalog: Arc::clone(&catalog),
+        });
+        texts.catalog = catalog;
         // One more makes the name one whose statements are not all known.
-        if texts.len() <= TEXTS_MAX {
-            texts.insert(text.to_owned());
+        if texts.all.len() <= TEXTS_MAX {
+            texts.all.insert(text.to_owned(), number);
         }
+    }
+
+    /// Returns the only text of the name if it was planned with another catalog than this one,
+    /// with which it counts as planned from now on.
+    fn outdated(&mut self, name: &str, catalog: &Arc<Catalog>) -> Option<String> {
+        let texts = self.0.get_mut(name)?;
+        let before = std::mem::replace(&mut texts.catalog, Arc::clone(catalog));
+        let mut all = texts.all.keys();
+        let only = all.next().filter(|_| all.next().is_none())?;
+        (!Arc::ptr_eq(&before, catalog)).then(|| only.clone())
     }
 
     /// Returns the texts that the name may stand for: none if not all of them are known.
     fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
-        let known = self.0.get(name).filter(|texts| texts.len() <= TEXTS_MAX);
-        known.into_iter().flatten().map(String::as_str)
+        let known = self.0.get(name).map(|texts| &texts.all);
+        let known = known.filter(|all| all.len() <= TEXTS_MAX);
+        known.into_iter().flatten().map(|(text, _)| text.as_str())
+    }
+
+    /// Forgets the texts of statements that have ended, of which `is_ended` is told the name and
+    /// the number.
+    pub(super) fn forget(&mut self, is_ended: impl Fn(&[u8], u64) -> bool) {
+        self.0.retain(|name, texts| {
+            texts
+                .all
+                .retain(|_, number| !is_ended(name.as_bytes(), *number));
+            !texts.all.is_empty()
+        });
     }
 
     /// Returns whether a text of the name was dropped because there are too many.
     fn is_crowded(&self, name: &str) -> bool {
         self.0
             .get(name)
-            .is_some_and(|texts| texts.len() > TEXTS_MAX)
+            .is_some_and(|texts| texts.all.len() > TEXTS_MAX)
     }
 }
 
@@ -48,7 +82,9 @@ impl Upstream {
     /// parameters of its statement is confidential, or the statement is not known.
     pub(super) fn check_sendable(&mut self, plan: &Plan) -> Outcome {
         if let Some(name) = &plan.prepares {
-            self.sql_prepared.add(name, &plan.sql);
+            let number = self.endings.number();
+            let catalog = self.catalog();
+            self.sql_prepared.add(name, &plan.sql, number, catalog);
         }
         match &plan.executes {
             Some(name) if !self.takes_plain_constants(name)? => {
@@ -58,6 +94,25 @@ impl Upstream {
                 Err(Refusal::statement(message, hint).into())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Plans a statement that the client has made by SQL again if the catalog has changed, so that
+    /// its rows are expected to be what they are by the catalog now. What cannot be planned, and a
+    /// name that may have several texts, keeps what was expected.
+    pub(super) fn plan_prepared_again(&mut self, name: &str) {
+        let catalog = self.catalog();
+        let mut by_driver = self.statements.get(name.as_bytes()).into_iter().flatten();
+        if by_driver.any(|statement| !statement.text.is_empty()) {
+            return;
+        }
+        let Some(text) = self.sql_prepared.outdated(name, &catalog) else {
+            return;
+        };
+        let plans = sql::plan(&text, &catalog, 0).ok();
+        if let Some(plan) = plans.and_then(|mut plans| plans.pop()) {
+            let name = QueryName::Prepared(name.to_owned());
+            self.named_queries.expect_now(&name, &plan.expected);
         }
     }
 

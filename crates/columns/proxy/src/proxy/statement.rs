@@ -16,6 +16,8 @@ use crate::sql::{
 /// A prepared statement.
 #[derive(Clone)]
 pub(super) struct Statement {
+    /// How many were prepared when it was.
+    pub(super) number: u64,
     pub(super) slot: DescriptionSlot,
     pub(super) constants: Vec<Constant>,
     pub(super) confidential: BTreeSet<i32>,
@@ -59,9 +61,14 @@ impl Planned {
 impl Statement {
     /// Returns the statement of this name that the client made by SQL: of its parameters nothing is
     /// known.
-    pub(super) fn of_sql(name: &[u8], slot: DescriptionSlot, catalog: Arc<Catalog>) -> Self {
+    pub(super) fn of_sql(
+        name: &[u8],
+        (number, slot): (u64, DescriptionSlot),
+        catalog: Arc<Catalog>,
+    ) -> Self {
         let name = String::from_utf8_lossy(name).into_owned();
         Self {
+            number,
             slot,
             constants: Vec::new(),
             confidential: BTreeSet::new(),
@@ -99,7 +106,9 @@ impl Statement {
 
 /// A portal.
 pub(super) struct Portal {
-    pub(super) columns: Option<Columns>,
+    /// Those of FETCH and its like are the ones that the portal is described with first.
+    pub(super) columns: Columns,
+    pub(super) named: Option<NamedUse>,
     pub(super) expected: ExpectedColumns,
     pub(super) effects: Effects,
     /// Relations that its statement may make, change or drop.

@@ -15,6 +15,7 @@ use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
 
 use super::convert::Converter;
 use super::copy::Incoming;
+use super::ended_statements::Endings;
 use super::named_queries::NamedQueries;
 use super::session::{Description, DescriptionSlot, PendingAnswer, Session};
 use super::shared::{PlaintextConstants, Shared};
@@ -48,6 +49,8 @@ pub(crate) struct Upstream {
     /// By name, the newest last. Older ones are kept because the server may fail to make the newer
     /// ones.
     pub(super) statements: BTreeMap<Vec<u8>, Vec<Arc<Statement>>>,
+    /// What the client has sent that ends statements.
+    pub(super) endings: Endings,
     /// A Parse of the unnamed statement was refused, and the server is to drop the one it has.
     unnamed_refused: bool,
     pub(super) portals: BTreeMap<Vec<u8>, Portal>,
@@ -135,6 +138,7 @@ impl Upstream {
             server,
             out: Vec::new(),
             statements: BTreeMap::new(),
+            endings: Endings::default(),
             unnamed_refused: false,
             portals: BTreeMap::new(),
             sql_prepared: SqlPrepared::default(),
@@ -212,6 +216,7 @@ impl Upstream {
     /// with an error of the connection.
     fn handle_message(&mut self, message: &Message) -> Outcome {
         let body = message.body.as_slice();
+        self.forget_ended();
         if !self.in_pipeline && self.session.lock().transaction == b'I' {
             self.begun = SystemTime::now();
             self.named_queries.end_transaction();

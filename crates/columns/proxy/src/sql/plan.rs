@@ -61,8 +61,6 @@ impl Copies {
 pub(crate) struct Effects {
     /// It may change which columns there are.
     pub(crate) defines: bool,
-    /// It removes prepared statements.
-    pub(crate) deallocates: bool,
     /// Its result's columns may differ from one execution to the next (FETCH, EXECUTE).
     pub(crate) utility: bool,
     /// Whether it is a COPY.
@@ -85,7 +83,6 @@ impl Effects {
     pub(crate) const fn of_anything() -> Self {
         Self {
             defines: true,
-            deallocates: true,
             utility: true,
             copies: Copies::Nothing,
             chains: false,
@@ -112,7 +109,6 @@ impl Effects {
     pub(super) const fn and(self, other: Self) -> Self {
         Self {
             defines: self.defines || other.defines,
-            deallocates: self.deallocates || other.deallocates,
             utility: self.utility || other.utility,
             copies: self.copies.and(other.copies),
             chains: self.chains || other.chains,
@@ -170,7 +166,7 @@ pub(crate) enum NamedUse {
     EndsCursors,
     /// DEALLOCATE ALL.
     EndsPrepared,
-    /// DISCARD, which ends all of them or none.
+    /// DISCARD ALL.
     EndsAll,
 }
 

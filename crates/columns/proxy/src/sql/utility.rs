@@ -4,7 +4,7 @@
 //! Must not: pass a statement of a type that is not listed, if it has constants.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{CopyStmt, Node, ObjectType, TransactionStmtKind};
+use pg_query::protobuf::{CopyStmt, DiscardMode, Node, ObjectType, TransactionStmtKind};
 use serde_json::Value;
 
 use super::catalog::Catalog;
@@ -55,6 +55,8 @@ pub(crate) fn effects(node: &Node) -> Effects {
             | NodeEnum::DeclareCursorStmt(_)
             | NodeEnum::ClosePortalStmt(_)
             | NodeEnum::PrepareStmt(_)
+            | NodeEnum::DeallocateStmt(_)
+            | NodeEnum::DiscardStmt(_)
             | NodeEnum::VacuumStmt(_)
             | NodeEnum::CheckPointStmt(_),
         )
@@ -92,7 +94,6 @@ pub(crate) fn effects(node: &Node) -> Effects {
             | NodeEnum::VariableShowStmt(_)
             | NodeEnum::CallStmt(_),
         ) => effects.utility = true,
-        Some(NodeEnum::DeallocateStmt(_) | NodeEnum::DiscardStmt(_)) => effects.deallocates = true,
         Some(_) => effects.defines = true,
     }
     effects
@@ -125,7 +126,9 @@ pub(super) fn named_use(node: &Node) -> Option<NamedUse> {
             Some(NamedUse::EndsPrepared)
         }
         NodeEnum::DeallocateStmt(deallocate) => Some(NamedUse::Ends(prepared(&deallocate.name))),
-        NodeEnum::DiscardStmt(_) => Some(NamedUse::EndsAll),
+        NodeEnum::DiscardStmt(discard) if discard.target() == DiscardMode::DiscardAll => {
+            Some(NamedUse::EndsAll)
+        }
         _ => None,
     }
 }

@@ -10,6 +10,7 @@ mod endings;
 mod extension;
 mod lies;
 mod login;
+mod names;
 mod plain;
 mod relay;
 mod support;

@@ -299,7 +299,14 @@ fn what_a_statement_does_with_a_named_query_is_known() {
     ] {
         assert_eq!(of(sql), Some(expected), "{sql}");
     }
-    assert_eq!(of("SELECT pay FROM other.single"), None);
+    for sql in [
+        "DISCARD PLANS",
+        "DISCARD SEQUENCES",
+        "DISCARD TEMP",
+        "SELECT pay FROM other.single",
+    ] {
+        assert_eq!(of(sql), None, "{sql}");
+    }
 }
 
 #[test]
