@@ -6,7 +6,7 @@
 //! hook before it makes the new rows visible. Must not: forbid anything to tables without
 //! confidential columns.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use pg_sys::{CopyStmt, NodeTag, Oid};
@@ -26,6 +26,8 @@ use crate::storage::{access_method, pending};
 thread_local! {
     /// Nesting of commands that store expressions.
     static DEFINING: Cell<u32> = const { Cell::new(0) };
+    /// Tables and columns that the command has given a default.
+    static NEW_DEFAULTS: RefCell<Vec<(Oid, i16)>> = const { RefCell::new(Vec::new()) };
     static PREVIOUS_ACCESS_HOOK: Cell<pg_sys::object_access_hook_type> = const { Cell::new(None) };
     static PREVIOUS_UTILITY_HOOK: Cell<pg_sys::ProcessUtility_hook_type> =
         const { Cell::new(None) };
@@ -129,6 +131,7 @@ extern "C-unwind" fn process_utility(
             drop(defining);
             // SAFETY: as above, for the commands that are checked.
             unsafe { check_after(tag, node) };
+            check_new_defaults();
         });
         drop(copying);
         statement::end_if_over();
@@ -362,7 +365,9 @@ extern "C-unwind" fn on_object_access(
                 check_relation(object);
             }
             (OAT_POST_CREATE, class) if class.to_u32() == rows::DEFAULTS => {
-                check_default(object, sub);
+                if let Ok(column) = i16::try_from(sub) {
+                    NEW_DEFAULTS.with_borrow_mut(|defaults| defaults.push((object, column)));
+                }
             }
             (OAT_POST_CREATE, pg_sys::TypeRelationId) => check_domain(object),
             (OAT_POST_CREATE, pg_sys::StatisticExtRelationId) => check_statistics(object),
@@ -499,9 +504,12 @@ fn check_index_key(class: Option<Class>, operator_class: Oid) {
 /// Raises an ERROR if PostgreSQL has computed the default of a confidential column once, for all
 /// rows that there were when the column was added, and has put it into the catalog: an identifier
 /// of a value that is this statement's, or another table's, which nobody keeps for these rows. It
-/// does so unless the default is volatile, as that of a constant is.
-fn check_default(table: Oid, column: c_int) {
-    if i16::try_from(column).is_ok_and(|column| rows::has_kept_default(table, column)) {
+/// does so unless the default is volatile, as that of a constant is. To be called when a command is
+/// done: some minor versions write that value only after the hook for the default.
+fn check_new_defaults() {
+    let defaults = NEW_DEFAULTS.take();
+    let mut kept = defaults.iter();
+    if kept.any(|(table, column)| rows::has_kept_default(*table, *column)) {
         refuse(
             "a confidential column cannot be added with a default that is computed once for all \
              rows",
