@@ -43,6 +43,21 @@ impl Server {
         found
     }
 
+    /// Stops the processes of the server with this in their title, until it is killed.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    pub fn suspend(&self, title: &str) {
+        let all = self.processes().into_iter();
+        let meant: Vec<u32> = all
+            .filter(|(_, of)| of.contains(title))
+            .map(|(number, _)| number)
+            .collect();
+        assert!(!meant.is_empty(), "there is no {title}");
+        signal("-STOP", &meant);
+    }
+
     /// Ends every process of the server with SIGKILL, the postmaster first, and waits until all
     /// have ended.
     ///
