@@ -438,7 +438,8 @@ fn what_was_dropped_while_the_zone_was_away_is_reclaimed() {
 fn what_a_sweep_has_freed_no_crash_of_the_server_brings_back() {
     let mut owner = Owner::new();
     owner.start_zone();
-    // Nothing but a commit, and the worker once a second, writes the log while its writer is stopped.
+    // Nothing but a commit, and the worker once a second, writes the log while its writer is
+    // stopped.
     let settings = "autovacuum = off\nstrongroom.sweep_interval = 0\nstrongroom.sweep_delay = 0\nwal_writer_delay = 10s";
     let server = Server::start(&owner.zone_socket(), settings);
     drop(server.rows("create extension strongroom_columns"));
