@@ -69,6 +69,8 @@ pub struct KnownRelations {
     /// `None`: nothing is kept beyond this process.
     path: Option<PathBuf>,
     state: Mutex<State>,
+    /// Held while a change begins and while a catalog is compared: neither sees half of the other.
+    gate: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +114,7 @@ impl KnownRelations {
         Ok(Self {
             path: Some(path),
             state: Mutex::default(),
+            gate: Mutex::default(),
         })
     }
 
@@ -121,6 +124,7 @@ impl KnownRelations {
         Self {
             path: None,
             state: Mutex::default(),
+            gate: Mutex::default(),
         }
     }
 
@@ -226,6 +230,11 @@ impl KnownRelations {
         Ok(done)
     }
 
+    /// The gate, also after a panic of another thread.
+    fn gate(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The state, also after a panic of another thread, which leaves it whole.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -253,6 +262,7 @@ impl Changer {
             changes,
             definitions: Definitions::default(),
         };
+        let gate = self.relations.gate();
         // From now on no other connection learns what is changed.
         let mut state = self.relations.state();
         let own = state.changing.entry(self.number);
@@ -282,6 +292,7 @@ impl Changer {
         if let Some(under_way) = self.relations.state().changing.get_mut(&self.number) {
             under_way.definitions.join(changes, definitions);
         }
+        drop(gate);
         Ok(())
     }
 
@@ -349,6 +360,7 @@ impl Changer {
         (settled, since): (bool, Instant),
         catalog: &mut Catalog,
     ) -> io::Result<()> {
+        let gate = self.relations.gate();
         let mut state = self.relations.state();
         let is_here = |of: &UnderWay| self.is_here(&of.server, &of.database, database);
         // What the connection has changed, its partitions included, is learned again.
@@ -378,11 +390,11 @@ impl Changer {
             });
         }
         drop(state);
-        self.relations.change(|known| {
+        let checked = self.relations.change(|known| {
             for (_, under_way) in over {
                 under_way.forget(known);
                 let definitions = under_way.definitions;
-                definitions.keep_either(&mut known.relations, catalog);
+                definitions.keep_either(&under_way.changes, &mut known.relations, catalog);
             }
             self.adopt_columns(database, catalog, known);
             for (number, under_way) in done {
@@ -410,7 +422,9 @@ impl Changer {
                 kept.filter(|name| !changing.has_function(&name.function))
                     .map(|name| name.function.clone()),
             );
-        })
+        });
+        drop(gate);
+        checked
     }
 
     /// Compares the relations of the catalog with those that are known. `changing` are the changes

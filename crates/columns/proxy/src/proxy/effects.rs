@@ -2,6 +2,7 @@
 //!
 //! Must not: look at its text.
 
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use super::startup::unkept;
@@ -29,6 +30,9 @@ impl Upstream {
         }
         if effects.begins || effects.ends || effects.undoes {
             let mut state = self.session.lock();
+            if effects.begins && !state.is_open {
+                state.undone_before = state.undone.load(Ordering::Acquire);
+            }
             state.is_open = (state.is_open || effects.begins) && !effects.ends;
             if effects.undoes {
                 state.note_undone();

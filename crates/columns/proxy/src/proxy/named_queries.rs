@@ -96,8 +96,8 @@ impl NamedQueries {
 
     /// Notes that the client's driver ends the statement of this name by the protocol.
     pub(super) fn end_driver_s(&mut self, name: &[u8]) {
-        let ended = prepared(name);
-        self.end(|name| *name == ended);
+        // Nothing is expected of it, whether the server ends it or not.
+        self.all.remove(&prepared(name));
     }
 
     /// Notes that a statement which ends these queries is about to be sent. The server may answer

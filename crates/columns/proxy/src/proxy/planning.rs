@@ -149,7 +149,7 @@ impl Upstream {
         catalog.set_names(Arc::clone(&self.names));
         catalog.set_provisional(transaction != b'I');
         self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
-        let settled = transaction == b'I';
+        let settled = transaction == b'I' && !self.session.lock().is_open;
         let kept = self
             .relations
             .check(&self.names.database, (settled, asked), &mut catalog);

@@ -321,6 +321,8 @@ pub(crate) struct State {
     pub(crate) undone: Arc<AtomicU64>,
     /// Whether the client has begun a transaction and not ended it.
     pub(crate) is_open: bool,
+    /// `undone`, when the client began it.
+    pub(crate) undone_before: u64,
     /// What becomes of the definitions that the client has sent in this transaction.
     pub(crate) fate: Option<Arc<Fate>>,
     /// A COPY from the client was sent or refused, and none has succeeded since.
@@ -364,6 +366,7 @@ impl Session {
             lost: false,
             undone: Arc::default(),
             is_open: false,
+            undone_before: 0,
             fate: None,
             copy_doubted: false,
             interrupted: None,
@@ -445,6 +448,17 @@ impl Session {
                 return false;
             }
         }
+        if let Some(fate) = &state.fate
+            && !matches!(
+                expect,
+                PendingAnswer::Sync { .. } | PendingAnswer::Own { .. }
+            )
+        {
+            fate.note_message(matches!(
+                expect,
+                PendingAnswer::Execute { .. } | PendingAnswer::Query { .. }
+            ));
+        }
         state.pending_answers.push_back(expect);
         true
     }
@@ -460,8 +474,12 @@ impl State {
     /// definitions that the client has sent are carried out or not, unless it has a transaction
     /// open.
     pub(crate) fn end_statements(&mut self) {
-        if self.transaction == b'I' && self.pending_answers.is_empty() {
-            // A BEGIN behind an error in a pipeline was not carried out.
+        if self.transaction == b'I'
+            && self.pending_answers.is_empty()
+            && self.undone.load(Ordering::Acquire) != self.undone_before
+        {
+            // A BEGIN behind an error in a pipeline was not carried out. Without an error the
+            // server's word does not end a transaction.
             self.is_open = false;
         }
         if self.is_open {

@@ -61,10 +61,18 @@ impl Changed {
         self.is_temporary == is_temporary && self.name == *name
     }
 
-    /// Adds to what is known what the relation is, now that the statements are done, or undone.
-    pub(super) fn end(self, known: &mut Shapes, is_done: bool) {
+    /// Adds to what is known what the relation is, now that the statements are done, or undone;
+    /// `changes` are those of all of them.
+    pub(super) fn end(self, known: &mut Shapes, is_done: bool, changes: &Changes) {
+        // What the statements may have changed has been forgotten twice: the second time with what
+        // another proxy may have learned meanwhile.
+        let twice = self.meanwhile.clone().and_then(|shape| {
+            let mut all = changes_of(changes, &self.name, &shape).into_iter();
+            all.try_fold(shape, |shape, (_, change)| shape.after(&change))
+        });
         // Other statements may have changed it, too.
-        if known.get(&self.name) != self.meanwhile.as_ref() {
+        let now = known.get(&self.name);
+        if now != self.meanwhile.as_ref() && now != twice.as_ref() {
             return;
         }
         let shape = match is_done {

@@ -306,12 +306,13 @@ impl Definitions {
     }
 
     /// Adds what the statements say to what is known, now that they are done, or restores what was
-    /// known before them, if they were undone. `place`: server and database.
+    /// known before them, if they were undone. `place`: server and database. `changes`: those of
+    /// the statements.
     pub(super) fn keep(
         self,
         (server, database): (&str, &str),
-        known: &mut Shapes,
-        temporary: &mut Shapes,
+        changes: &Changes,
+        (known, temporary): (&mut Shapes, &mut Shapes),
     ) {
         let outcome = self.outcome();
         if outcome == Outcome::Unclear {
@@ -323,7 +324,7 @@ impl Definitions {
             } else {
                 &mut *known
             };
-            changed.end(of, outcome == Outcome::Kept);
+            changed.end(of, outcome == Outcome::Kept, changes);
         }
         if outcome == Outcome::Undone {
             return;
@@ -350,7 +351,7 @@ impl Definitions {
     /// Adds to what is known what has become of relations whose connection has ended before the
     /// server's answer: each is what it was, or what the statements leave, whichever the catalog
     /// shows. A part of what may have been undone is left to the server's word.
-    pub(super) fn keep_either(self, known: &mut Shapes, catalog: &Catalog) {
+    pub(super) fn keep_either(self, changes: &Changes, known: &mut Shapes, catalog: &Catalog) {
         if self.outcome() == Outcome::Unclear {
             return;
         }
@@ -362,7 +363,7 @@ impl Definitions {
                 (None, Some(now)) => !changed.before.allows(now),
                 (after, None) => after.is_none(),
             };
-            changed.end(known, is_after);
+            changed.end(known, is_after, changes);
         }
     }
 }

@@ -22,8 +22,10 @@ pub(crate) struct Fate {
     /// Whether a part of the transaction may have been undone, or what was undone may not be a part
     /// of it.
     is_blurred: AtomicBool,
-    /// Whether the client has ended the transaction: what goes wrong with a statement after that
-    /// one says nothing of it.
+    /// Whether the client has asked for the end of the transaction.
+    is_ending: AtomicBool,
+    /// Whether that statement was sent: what goes wrong with a message after it says nothing of the
+    /// transaction.
     is_over: AtomicBool,
     /// What has become of them, once the transaction is over, and since when it is.
     decided: OnceLock<(Outcome, Instant)>,
@@ -48,6 +50,7 @@ impl Fate {
             before: undone.load(Ordering::Acquire),
             undone: Arc::clone(undone),
             is_blurred: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             decided: OnceLock::new(),
         })
@@ -77,10 +80,21 @@ impl Fate {
     /// Notes a statement of the client after the first definition. `ends`: it ends the transaction.
     /// `undoes_part`: it may undo a part of it.
     pub(crate) fn note_statement(&self, ends: bool, undoes_part: bool) {
-        if undoes_part || self.is_over.load(Ordering::Acquire) {
+        if undoes_part || self.is_ending.load(Ordering::Acquire) {
             self.blur();
         }
-        self.is_over.fetch_or(ends, Ordering::AcqRel);
+        self.is_ending.fetch_or(ends, Ordering::AcqRel);
+    }
+
+    /// Notes a message that is about to be sent, other than Sync. `executes`: it has statements
+    /// carried out.
+    pub(crate) fn note_message(&self, executes: bool) {
+        if self.is_over.load(Ordering::Acquire) {
+            self.blur();
+        }
+        let is_ending = self.is_ending.load(Ordering::Acquire);
+        self.is_over
+            .fetch_or(executes && is_ending, Ordering::AcqRel);
     }
 
     /// Notes that the transaction is over: later errors say nothing of it.
@@ -89,10 +103,14 @@ impl Fate {
             .get_or_init(|| (self.outcome(), Instant::now()));
     }
 
-    /// Notes that the client has left within the transaction, which the server rolls back.
+    /// Notes that the client has left within a transaction, which the server rolls back.
     pub(super) fn give_up(&self) {
-        self.decided
-            .get_or_init(|| (Outcome::Undone, Instant::now()));
+        let outcome = match self.is_ending.load(Ordering::Acquire) {
+            // That was another one.
+            true => Outcome::Unclear,
+            false => Outcome::Undone,
+        };
+        self.decided.get_or_init(|| (outcome, Instant::now()));
     }
 
     /// Whether the transaction was over at this time.

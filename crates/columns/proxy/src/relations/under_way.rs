@@ -38,8 +38,8 @@ impl UnderWay {
     pub(super) fn end(self, known: &mut Known, temporary: &mut Shapes) {
         self.forget(known);
         let place = (self.server.as_str(), self.database.as_str());
-        self.definitions
-            .keep(place, &mut known.relations, temporary);
+        let all = (&mut known.relations, temporary);
+        self.definitions.keep(place, &self.changes, all);
     }
 }
 

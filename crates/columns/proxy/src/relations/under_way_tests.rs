@@ -282,3 +282,61 @@ fn a_temporary_table_of_another_session_is_not_meant() {
     assert_eq!(schemas(&shown, "pg_temp"), ["pg_temp_3"]);
     assert_eq!(schemas(&shown, ""), ["pg_temp_3", "public"]);
 }
+
+/// A column that is dropped and that nobody knows leaves the others in their places.
+#[test]
+fn an_unknown_column_that_is_dropped_frees_no_other() {
+    let before = "t(id, name text, pay numeric)";
+    let drops = "ALTER TABLE t DROP COLUMN IF EXISTS junk";
+    for (sql, is_done, refused) in [
+        (
+            format!("{drops}, ALTER name TYPE enc_int4"),
+            false,
+            "t(id, name, pay numeric)",
+        ),
+        (
+            format!("{drops}; ALTER TABLE public.t RENAME name TO title"),
+            true,
+            "t(id, x, pay numeric, title text)",
+        ),
+        (
+            format!("{drops}; ALTER TABLE public.t RENAME name TO title"),
+            false,
+            "t(id, name, pay numeric)",
+        ),
+    ] {
+        let known = nothing();
+        let one = known.connection("server".to_owned());
+        assert_eq!(sees(&one, true, &[before]), Ok(()));
+        let undone = Arc::new(AtomicU64::new(0));
+        let fate = Fate::begin(&undone);
+        tells(&one, (&[before], &fate), &sql);
+        if !is_done {
+            undone.fetch_add(1, Ordering::AcqRel);
+        }
+        fate.decide();
+        assert!(sees(&one, true, &[refused]).is_err(), "{sql}");
+    }
+}
+
+/// What a client leaves open behind a transaction that it has ended says nothing of that one.
+#[test]
+fn a_client_that_leaves_in_its_next_transaction_undoes_nothing() {
+    let sql = "ALTER TABLE t RENAME name TO title";
+    for (ends, allowed) in [(true, "t(id, title text, city)"), (false, STAFF)] {
+        let known = nothing();
+        let mut one = known.connection("server".to_owned());
+        assert_eq!(sees(&one, true, &[STAFF]), Ok(()));
+        let fate = Fate::begin(&Arc::default());
+        tells(&one, (&[STAFF], &fate), sql);
+        if ends {
+            // COMMIT AND CHAIN.
+            fate.note_statement(true, false);
+            fate.note_message(true);
+        }
+        one.leave(true, true);
+        drop(one);
+        let later = known.connection("server".to_owned());
+        assert_eq!(sees(&later, true, &[allowed]), Ok(()), "{ends}");
+    }
+}

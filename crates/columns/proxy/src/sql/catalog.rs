@@ -179,7 +179,7 @@ struct Row<'r> {
 }
 
 impl<'r> Row<'r> {
-    /// Takes the fields of a row of [`CATALOG_QUERY`]. `None` if it has no type, schema or name.
+    /// Takes the fields of a row of the catalog's query. `None` if it has no type, schema or name.
     fn of(fields: &'r [Option<String>]) -> Option<Self> {
         let field = |at: usize| fields.get(at).and_then(Option::as_deref);
         Some(Self {
@@ -192,7 +192,7 @@ impl<'r> Row<'r> {
 }
 
 impl Catalog {
-    /// Makes the catalog of the rows of [`CATALOG_QUERY`]. Malformed rows are left out: names that
+    /// Makes the catalog of the rows of the catalog's query. Malformed rows are left out: names that
     /// are not known count as confidential.
     #[must_use]
     pub fn from_rows(rows: &[Vec<Option<String>>]) -> Self {

@@ -298,6 +298,7 @@ impl Columns {
         Flow {
             kind: None,
             row: None,
+            origins: None,
             ..whole
         }
         .indirect()
@@ -308,10 +309,6 @@ impl Columns {
     /// columns after its known ones are uncertain. Places that are uncertain in `other` stay so,
     /// and those that are the server's word.
     pub(crate) fn splice(&mut self, other: Self) {
-        // Of several relations that may be meant, each has as many columns as it has.
-        if self.places.take().is_some() {
-            self.certain = Some(0);
-        }
         let before = self.named.len();
         let moved = other
             .certain

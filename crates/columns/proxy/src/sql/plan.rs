@@ -184,16 +184,14 @@ pub(crate) struct ExpectedColumn {
 /// What the columns of a result are to be. Those beyond its end are not known.
 pub(crate) type ExpectedColumns = Arc<[ExpectedColumn]>;
 
-/// Returns what the columns are to be: nothing is known where their places are not, and of a name
-/// that several relations have, what each place has in one of them.
+/// Returns what the columns are to be: nothing is known where their places are not.
 pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
-    let is_certain = columns.certain.is_none() || columns.places.is_some();
-    if columns.open.is_some() || !is_certain {
+    if columns.open.is_some() || columns.certain.is_some() || columns.places.is_some() {
         return Arc::default();
     }
     let expected = |flow: &Flow| {
         let origins = flow.origins.clone();
-        let origins = origins.filter(|_| flow.confidential);
+        let origins = origins.filter(|_| flow.confidential && flow.kind.is_some());
         let is_kept = matches!(origins, Some(Origins::Of { made: false, .. }));
         ExpectedColumn {
             origins,
@@ -201,14 +199,11 @@ pub(super) fn expected_columns(columns: &Columns) -> ExpectedColumns {
             label: flow.label.clone(),
         }
     };
-    match &columns.places {
-        Some(places) => places.iter().map(expected).collect(),
-        None => columns
-            .named
-            .iter()
-            .map(|(_, flow)| expected(flow))
-            .collect(),
-    }
+    columns
+        .named
+        .iter()
+        .map(|(_, flow)| expected(flow))
+        .collect()
 }
 
 /// One statement in the form in which it is to be sent.

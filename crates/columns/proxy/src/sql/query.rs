@@ -342,7 +342,6 @@ impl Resolver<'_> {
     /// known.
     pub(super) fn targets(&mut self, targets: &mut [Node]) -> Columns {
         let mut columns = Columns::default();
-        let is_only = targets.len() == 1;
         for target in targets {
             let Some(NodeEnum::ResTarget(target)) = target.node.as_mut() else {
                 continue;
@@ -352,11 +351,7 @@ impl Resolver<'_> {
             };
             match value.node.as_mut() {
                 Some(NodeEnum::ColumnRef(column)) if is_star(column.fields.last()) => {
-                    let star = self.star(&names(&column.fields));
-                    if is_only {
-                        return star;
-                    }
-                    columns.splice(star);
+                    columns.splice(self.star(&names(&column.fields)));
                     continue;
                 }
                 // The fields of a row.

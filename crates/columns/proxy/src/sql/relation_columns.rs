@@ -35,8 +35,8 @@ pub(super) fn columns_of(
         .collect();
     // PostgreSQL's own relations are known by name only.
     let is_own = match relation.schema.as_str() {
-        "pg_catalog" => name.starts_with("pg_"),
-        schema => schema == "information_schema" || schema.starts_with("pg_toast"),
+        "pg_catalog" | "information_schema" => true,
+        schema => schema.starts_with("pg_toast"),
     };
     // So are those that a statement makes by a query.
     let is_unknown = is_own || relation.presence == Presence::Announced;
@@ -95,17 +95,11 @@ fn merge_candidates(one: &Flow, other: &Flow) -> Flow {
         one.confidential || other.confidential,
         one.confidential == other.confidential && one.kind == other.kind,
     );
-    let both = one.origins.clone().zip(other.origins.clone());
-    // Whoever makes a relation of the name does not make a confidential result a plain one.
-    let either = one.origins.as_ref().or(other.origins.as_ref());
-    let origins = match both {
-        Some((one, other)) if same => Some(one.or(other)),
-        _ => either.map(|_| Origins::Any),
-    };
+    let origins = one.origins.clone().zip(other.origins.clone());
     Flow {
         confidential,
         kind: one.kind.filter(|_| same),
-        origins,
+        origins: origins.map(|(one, other)| one.or(other)).filter(|_| same),
         ..Flow::plain()
     }
 }

@@ -547,14 +547,12 @@ impl<'a> Resolver<'a> {
             [] => !known.in_join,
             source => known.can_be_named(source),
         });
-        let all = meant
-            .map(|known| known.columns.clone())
-            .reduce(|mut all, next| {
-                all.splice(next);
-                all
-            });
-        let found = all.is_some();
-        let all = all.unwrap_or_default();
+        let mut all = Columns::default();
+        let mut found = false;
+        for known in meant {
+            found = true;
+            all.splice(known.columns.clone());
+        }
         let mut outer = scopes.flatten().filter(|known| known.can_be_named(source));
         if found && !outer.any(|known| known.columns.whole().confidential) {
             all

@@ -241,3 +241,25 @@ fn a_transaction_that_has_not_begun_undoes_nothing() {
     let came = next_of_client(&mut wire, &plain(), b"I");
     assert!(!came.1.contains("Alice"), "{came:?}");
 }
+
+/// Whether its transaction is open is the client's word: it rolls back what the server says to have
+/// carried out already.
+#[test]
+fn a_transaction_does_not_end_by_the_server_s_word() {
+    let mut wire = Wire::start("ended");
+    wire.query("BEGIN");
+    wire.completes_as(b"BEGIN\0", b"T");
+    wire.query("ALTER TABLE p DROP COLUMN name");
+    wire.completes_as(b"ALTER TABLE\0", b"I");
+    wire.client.send(b'Q', b"SELECT id FROM plain\0");
+    let came = next_of_client(&mut wire, &catalog(), b"I");
+    assert!(came.1.contains("SELECT"), "{came:?}");
+    wire.completes();
+    wire.client.send(b'Q', b"ROLLBACK\0");
+    let came = next_of_client(&mut wire, &catalog(), b"I");
+    assert!(came.1.contains("ROLLBACK"), "{came:?}");
+    wire.completes_as(b"ROLLBACK\0", b"I");
+    wire.client.send(b'Q', format!("{INSERT}\0").as_bytes());
+    let came = next_of_client(&mut wire, &plain(), b"I");
+    assert!(!came.1.contains("Alice"), "{came:?}");
+}
