@@ -192,8 +192,8 @@ impl<'r> Row<'r> {
 }
 
 impl Catalog {
-    /// Makes the catalog of the rows of the catalog's query. Malformed rows are left out: names that
-    /// are not known count as confidential.
+    /// Makes the catalog of the rows of the catalog's query. Malformed rows are left out: names
+    /// that are not known count as confidential.
     #[must_use]
     pub fn from_rows(rows: &[Vec<Option<String>>]) -> Self {
         let mut catalog = Self::default();
