@@ -15,6 +15,10 @@ use crate::sql::{self, Plan, QueryName};
 /// The most texts that are kept for one name.
 const TEXTS_MAX: usize = 64;
 
+/// The most names whose statements have ended that are kept, so that the server itself says of an
+/// `EXECUTE` that there is no such statement.
+const OVER_MAX: usize = 256;
+
 /// The texts of `PREPARE` by the names of their statements. A name may have several: whether the
 /// server has made a statement is not followed.
 #[derive(Default)]
@@ -25,6 +29,8 @@ struct Texts {
     all: BTreeMap<String, u64>,
     /// The catalog that the last one was planned with.
     catalog: Arc<Catalog>,
+    /// Whether the server has completed what ends all of them.
+    is_over: bool,
 }
 
 impl SqlPrepared {
@@ -33,8 +39,12 @@ impl SqlPrepared {
         let texts = self.0.entry(name.to_owned()).or_insert_with(|| Texts {
             all: BTreeMap::new(),
             catalog: Arc::clone(&catalog),
+            is_over: false,
         });
         texts.catalog = catalog;
+        if std::mem::take(&mut texts.is_over) {
+            texts.all.clear();
+        }
         // One more makes the name one whose statements are not all known.
         if texts.all.len() <= TEXTS_MAX {
             texts.all.insert(text.to_owned(), number);
@@ -44,7 +54,7 @@ impl SqlPrepared {
     /// Returns the only text of the name if it was planned with another catalog than this one,
     /// with which it counts as planned from now on.
     fn outdated(&mut self, name: &str, catalog: &Arc<Catalog>) -> Option<String> {
-        let texts = self.0.get_mut(name)?;
+        let texts = self.0.get_mut(name).filter(|texts| !texts.is_over)?;
         let before = std::mem::replace(&mut texts.catalog, Arc::clone(catalog));
         let mut all = texts.all.keys();
         let only = all.next().filter(|_| all.next().is_none())?;
@@ -59,13 +69,22 @@ impl SqlPrepared {
     }
 
     /// Forgets the texts of statements that have ended, of which `is_ended` is told the name and
-    /// the number.
+    /// the number. Some names are kept with the texts that they had.
     pub(super) fn forget(&mut self, is_ended: impl Fn(&[u8], u64) -> bool) {
-        self.0.retain(|name, texts| {
-            texts
-                .all
-                .retain(|_, number| !is_ended(name.as_bytes(), *number));
-            !texts.all.is_empty()
+        for (name, texts) in &mut self.0 {
+            let is_ended = |number: &u64| is_ended(name.as_bytes(), *number);
+            if texts.all.values().all(is_ended) {
+                texts.is_over = true;
+            } else {
+                texts.all.retain(|_, number| !is_ended(number));
+            }
+        }
+        let over = self.0.values().filter(|texts| texts.is_over).count();
+        let mut surplus = over.saturating_sub(OVER_MAX);
+        self.0.retain(|_, texts| {
+            let is_surplus = texts.is_over && surplus > 0;
+            surplus = surplus.saturating_sub(usize::from(is_surplus));
+            !is_surplus
         });
     }
 
