@@ -126,9 +126,9 @@ pub(crate) fn class(oid: Oid) -> Option<Class> {
     found
 }
 
-/// Number and type of each column of a relation, without dropped columns.
-pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
-    let mut found = Vec::new();
+/// Calls `take` with each row of `pg_attribute` of a relation, those of system and dropped columns
+/// included.
+fn for_each_column(oid: Oid, mut take: impl FnMut(&pg_sys::FormData_pg_attribute)) {
     for_each_row(
         pg_sys::AttributeRelationId,
         pg_sys::AttributeRelidNumIndexId,
@@ -136,32 +136,31 @@ pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
         oid,
         |tuple, _| {
             // SAFETY: a row of pg_attribute.
-            let form = unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_attribute>(tuple) };
-            if form.attnum > 0 && !form.attisdropped {
-                found.push((form.attnum, form.atttypid));
-            }
+            take(unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_attribute>(tuple) });
         },
     );
+}
+
+/// Number and type of each column of a relation, without dropped columns.
+pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
+    let mut found = Vec::new();
+    for_each_column(oid, |form| {
+        if form.attnum > 0 && !form.attisdropped {
+            found.push((form.attnum, form.atttypid));
+        }
+    });
     found
 }
 
 /// The numbers of the confidential columns of a relation, with their classes.
 pub(crate) fn classes(oid: Oid) -> Vec<(i16, columns::Class)> {
     let mut found = Vec::new();
-    for_each_row(
-        pg_sys::AttributeRelationId,
-        pg_sys::AttributeRelidNumIndexId,
-        pg_sys::Anum_pg_attribute_attrelid,
-        oid,
-        |tuple, _| {
-            // SAFETY: a row of pg_attribute.
-            let form = unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_attribute>(tuple) };
-            let live = form.attnum > 0 && !form.attisdropped;
-            if live && types::kind_of(form.atttypid).is_some() {
-                found.push((form.attnum, columns::Class::of_modifier(form.atttypmod)));
-            }
-        },
-    );
+    for_each_column(oid, |form| {
+        let live = form.attnum > 0 && !form.attisdropped;
+        if live && types::kind_of(form.atttypid).is_some() {
+            found.push((form.attnum, columns::Class::of_modifier(form.atttypmod)));
+        }
+    });
     found
 }
 
@@ -169,19 +168,10 @@ pub(crate) fn classes(oid: Oid) -> Vec<(i16, columns::Class)> {
 /// value of it that is in the catalog (`attmissingval`).
 pub(crate) fn has_kept_default(oid: Oid, column: i16) -> bool {
     let mut found = false;
-    for_each_row(
-        pg_sys::AttributeRelationId,
-        pg_sys::AttributeRelidNumIndexId,
-        pg_sys::Anum_pg_attribute_attrelid,
-        oid,
-        |tuple, _| {
-            // SAFETY: a row of pg_attribute.
-            let form = unsafe { &*tuples::fixed_part::<pg_sys::FormData_pg_attribute>(tuple) };
-            found |= form.attnum == column
-                && form.atthasmissing
-                && types::kind_of(form.atttypid).is_some();
-        },
-    );
+    for_each_column(oid, |form| {
+        found |=
+            form.attnum == column && form.atthasmissing && types::kind_of(form.atttypid).is_some();
+    });
     found
 }
 

@@ -24,27 +24,24 @@ impl Upstream {
         if let Some(fate) = &state.fate {
             fate.note_statement(effects.ends || effects.chains, effects.undoes_part);
         }
+        if effects.begins && !state.is_open {
+            state.undone_before = state.undone.load(Ordering::Acquire);
+        }
+        state.is_open = (state.is_open || effects.begins) && !effects.ends;
+        if effects.undoes {
+            state.note_undone();
+        }
+        let fate = (!changes.is_empty()).then(|| state.fate());
         drop(state);
         if effects.ends || effects.undoes || effects.chains {
             self.named_queries.end_transaction();
         }
-        if effects.begins || effects.ends || effects.undoes {
-            let mut state = self.session.lock();
-            if effects.begins && !state.is_open {
-                state.undone_before = state.undone.load(Ordering::Acquire);
-            }
-            state.is_open = (state.is_open || effects.begins) && !effects.ends;
-            if effects.undoes {
-                state.note_undone();
-            }
-        }
         if effects.chains {
             self.begun = SystemTime::now();
         }
-        if changes.is_empty() {
+        let Some(fate) = fate else {
             return Ok(());
-        }
-        let fate = self.session.lock().fate();
+        };
         let database = &self.names.database;
         let begun = self.relations.begin_change(database, changes, &fate);
         begun.map_err(|error| unkept(&error).into())

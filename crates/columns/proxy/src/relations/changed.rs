@@ -44,21 +44,15 @@ impl Changed {
 
     /// Adds what a later statement does.
     pub(super) fn join(&mut self, changes: &Changes) {
-        for (of, is_done) in [(&mut self.meanwhile, false), (&mut self.after, true)] {
-            let Some(shape) = of.take() else {
-                continue;
-            };
+        let meanwhile = self.meanwhile.take();
+        self.meanwhile = meanwhile.and_then(|shape| left_of(changes, &self.name, shape));
+        let after = self.after.take();
+        self.after = after.and_then(|shape| {
             let mut all = changes_of(changes, &self.name, &shape).into_iter();
-            *of = all.try_fold(shape, |shape, (schema, change)| match is_done {
-                true => shape.once_done(&schema, &change),
-                false => shape.after(&change),
-            });
-        }
-    }
-
-    /// Whether it is the relation of this name.
-    pub(super) fn is(&self, name: &RelationName, is_temporary: bool) -> bool {
-        self.is_temporary == is_temporary && self.name == *name
+            all.try_fold(shape, |shape, (schema, change)| {
+                shape.once_done(&schema, &change)
+            })
+        });
     }
 
     /// Adds to what is known what the relation is, now that the statements are done, or undone;
@@ -66,10 +60,8 @@ impl Changed {
     pub(super) fn end(self, known: &mut Shapes, is_done: bool, changes: &Changes) {
         // What the statements may have changed has been forgotten twice: the second time with what
         // another proxy may have learned meanwhile.
-        let twice = self.meanwhile.clone().and_then(|shape| {
-            let mut all = changes_of(changes, &self.name, &shape).into_iter();
-            all.try_fold(shape, |shape, (_, change)| shape.after(&change))
-        });
+        let meanwhile = self.meanwhile.clone();
+        let twice = meanwhile.and_then(|shape| left_of(changes, &self.name, shape));
         // Other statements may have changed it, too.
         let now = known.get(&self.name);
         if now != self.meanwhile.as_ref() && now != twice.as_ref() {
@@ -86,13 +78,16 @@ impl Changed {
     }
 }
 
+/// Returns what is left of what is known of a relation while a statement is under way. `None` if
+/// nothing is.
+pub(super) fn left_of(changes: &Changes, name: &RelationName, shape: Shape) -> Option<Shape> {
+    let mut all = changes_of(changes, name, &shape).into_iter();
+    all.try_fold(shape, |shape, (_, change)| shape.after(&change))
+}
+
 /// Returns what a statement does to a known relation, or to the table that it is a part of, with
 /// the schema of the relation that the statement names.
-pub(super) fn changes_of(
-    changes: &Changes,
-    name: &RelationName,
-    shape: &Shape,
-) -> Vec<(String, Change)> {
+fn changes_of(changes: &Changes, name: &RelationName, shape: &Shape) -> Vec<(String, Change)> {
     let own = changes.of(&name.schema, &name.relation);
     let own = own.map(|change| (name.schema.clone(), change));
     let of_root = shape.part_of.table().and_then(|(schema, root)| {

@@ -122,12 +122,8 @@ impl Definitions {
             is_passing: false,
             shape: shape.clone(),
         };
-        let is_changed = |name: &RelationName, is_temporary: bool| {
-            let mut all = self.changed.iter();
-            all.any(|changed| changed.is(name, is_temporary))
-        };
         let mut all: Vec<Definition> = kept
-            .filter(|((name, _), is_temporary)| !is_changed(name, *is_temporary))
+            .filter(|((name, _), is_temporary)| !self.has(name, *is_temporary))
             .map(|((name, shape), is_temporary)| of(name, shape, is_temporary))
             .collect();
         let changed = self.changed.iter();
@@ -156,10 +152,7 @@ impl Definitions {
         for changed in &mut self.changed {
             changed.join(changes);
         }
-        let is_new = |of: &Changed| {
-            let mut all = self.changed.iter();
-            !all.any(|changed| changed.is(&of.name, of.is_temporary))
-        };
+        let is_new = |of: &Changed| !self.has(&of.name, of.is_temporary);
         let new: Vec<_> = later.changed.into_iter().filter(is_new).collect();
         self.changed.extend(new);
         self.all.retain_mut(|before| {
@@ -199,8 +192,13 @@ impl Definitions {
 
     /// Whether the statements change this known relation.
     pub(super) fn has(&self, name: &RelationName, is_temporary: bool) -> bool {
+        self.changed(name, is_temporary).is_some()
+    }
+
+    /// Returns what the statements do to this known relation.
+    fn changed(&self, name: &RelationName, is_temporary: bool) -> Option<&Changed> {
         let mut all = self.changed.iter();
-        all.any(|changed| changed.is(name, is_temporary))
+        all.find(|changed| changed.is_temporary == is_temporary && changed.name == *name)
     }
 
     /// Whether there is something confidential in the database, by what the statements say or
@@ -223,8 +221,7 @@ impl Definitions {
         now: &Shape,
         look: Look,
     ) -> Option<String> {
-        let mut changed = self.changed.iter();
-        let changed = changed.find(|changed| changed.is(name, look.is_temporary));
+        let changed = self.changed(name, look.is_temporary);
         let is_sure = look.of == Sender::Own || self.was_decided(look.since);
         match self.outcome() {
             Outcome::Unclear => changed?.meanwhile.as_ref()?.against(name, now),
@@ -242,13 +239,8 @@ impl Definitions {
         now: &Shape,
         look: Look,
     ) -> Option<String> {
-        let said = self.said_of(name, look).find_map(|definition| {
-            if definition.is_certainly_of(name) {
-                definition.shape.against(name, now)
-            } else {
-                definition.shape.contradiction(name, now, |_| true)
-            }
-        });
+        let mut said = self.said_of(name, look);
+        let said = said.find_map(|definition| definition.against(name, now, true));
         said.or_else(|| changed?.after.as_ref()?.against(name, now))
     }
 
@@ -264,13 +256,8 @@ impl Definitions {
         look: Look,
     ) -> Option<String> {
         let Some(changed) = changed else {
-            return self.said_of(name, look).find_map(|definition| {
-                if definition.is_certainly_of(name) && !definition.shape.columns.is_empty() {
-                    definition.shape.against(name, now)
-                } else {
-                    definition.shape.contradiction(name, now, |_| true)
-                }
-            });
+            let mut said = self.said_of(name, look);
+            return said.find_map(|definition| definition.against(name, now, false));
         };
         let before = changed.before.against(name, now);
         if before.is_some() {
@@ -319,12 +306,11 @@ impl Definitions {
             return;
         }
         for changed in self.changed {
-            let of = if changed.is_temporary {
-                &mut *temporary
-            } else {
-                &mut *known
+            let shapes = match changed.is_temporary {
+                true => &mut *temporary,
+                false => &mut *known,
             };
-            changed.end(of, outcome == Outcome::Kept, changes);
+            changed.end(shapes, outcome == Outcome::Kept, changes);
         }
         if outcome == Outcome::Undone {
             return;
@@ -336,14 +322,13 @@ impl Definitions {
                 schema: definition.schema,
                 relation: definition.relation,
             };
-            let of = if definition.is_temporary {
-                &mut *temporary
-            } else {
-                &mut *known
+            let shapes = match definition.is_temporary {
+                true => &mut *temporary,
+                false => &mut *known,
             };
-            match of.get_mut(&name) {
+            match shapes.get_mut(&name) {
                 Some(before) => before.join(definition.shape),
-                None => drop(of.insert(name, definition.shape)),
+                None => drop(shapes.insert(name, definition.shape)),
             }
         }
     }
@@ -381,9 +366,16 @@ impl Definition {
         self.relation == relation && may_mean(schema, &self.schema)
     }
 
-    /// Whether it is of this relation of its name, and of no other.
-    fn is_certainly_of(&self, name: &RelationName) -> bool {
-        self.schema == name.schema || self.is_temporary || self.shape.elsewhere.is_some()
+    /// Returns in what a relation differs from it. Where it may be of another relation of the name,
+    /// or says some columns only and `is_done` is false, one that is missing is no difference.
+    fn against(&self, name: &RelationName, now: &Shape, is_done: bool) -> Option<String> {
+        let is_of_it =
+            self.schema == name.schema || self.is_temporary || self.shape.elsewhere.is_some();
+        if is_of_it && (is_done || !self.shape.columns.is_empty()) {
+            self.shape.against(name, now)
+        } else {
+            self.shape.contradiction(name, now, |_| true)
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use super::changed;
+use super::changed::left_of;
 use super::definitions::{Definitions, Look, Sender};
 use super::known::{Known, RelationName, Shapes};
 use super::shape::shape_of;
@@ -105,11 +105,9 @@ pub(super) fn forget_changes(
         if !is_here(name) {
             return true;
         }
-        for (_, change) in changed::changes_of(changes, name, shape) {
-            match shape.after(&change) {
-                Some(after) => *shape = after,
-                None => return false,
-            }
+        match left_of(changes, name, shape.clone()) {
+            Some(left) => *shape = left,
+            None => return false,
         }
         true
     });

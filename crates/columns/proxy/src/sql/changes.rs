@@ -263,9 +263,13 @@ impl Changes {
 /// Returns schema and name of a relation as a statement names it; the schema is empty if it names
 /// none.
 pub(super) fn named(range: &RangeVar) -> (String, String) {
-    let schema = match range.relpersistence.as_str() {
+    (named_schema(range).to_owned(), range.relname.clone())
+}
+
+/// Returns the schema of [`named`].
+pub(super) fn named_schema(range: &RangeVar) -> &str {
+    match range.relpersistence.as_str() {
         "t" => "pg_temp",
         _ => schema_of(range),
-    };
-    (schema.to_owned(), range.relname.clone())
+    }
 }

@@ -8,8 +8,10 @@ use pg_query::protobuf::{
     ObjectType, OnCommitAction, RangeVar, RenameStmt,
 };
 
-use super::catalog::{Catalog, Column, Presence};
-use super::changes::{Change, Changes, DefinedColumns, NewName, Renamed, Step, named};
+use super::catalog::{Catalog, Column, Presence, Relation};
+use super::changes::{
+    Change, Changes, DefinedColumns, NewName, Renamed, Step, named, named_schema,
+};
 use super::table::{defined_column, takes_other_columns};
 use super::tree::{is_table_like, names, schema_and_name, schema_of};
 
@@ -118,19 +120,23 @@ fn rename_relation(
 /// Returns the schema of a relation that a statement names; `None` if it names no schema and not
 /// exactly one relation has the name.
 fn certain_schema(catalog: &Catalog, range: &RangeVar) -> Option<String> {
-    let (schema, name) = named(range);
+    let schema = named_schema(range);
     if !schema.is_empty() && schema != "pg_temp" {
-        return Some(schema);
+        return Some(schema.to_owned());
     }
-    let mut found = catalog.relations(&schema, &name);
+    let mut found = meant(catalog, range);
     let first = found.next()?;
     found.next().is_none().then(|| first.schema.clone())
 }
 
+/// Returns the relations of the catalog that a statement may name.
+fn meant<'c>(catalog: &'c Catalog, range: &'c RangeVar) -> impl Iterator<Item = &'c Relation> {
+    catalog.relations(named_schema(range), &range.relname)
+}
+
 /// Whether each relation that a statement may name has a column of this name.
 fn has_column(catalog: &Catalog, range: &RangeVar, column: &str) -> bool {
-    let (schema, name) = named(range);
-    let mut found = catalog.relations(&schema, &name);
+    let mut found = meant(catalog, range);
     found.all(|relation| relation.columns.iter().any(|known| known.name == column))
 }
 
@@ -285,11 +291,7 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
         let before = changes.relations.entry(named(range));
         before.or_default().join(&change);
     }
-    let is_there = || {
-        let (schema, name) = named(range);
-        catalog.relations(&schema, &name).next().is_some()
-    };
-    if !alter.missing_ok || is_there() {
+    if !alter.missing_ok || meant(catalog, range).next().is_some() {
         changes.define_columns(range, certain, columns);
     }
 }

@@ -138,16 +138,9 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
 
 /// Whether a text defines a column of a confidential type, as far as the parser reads it.
 pub(crate) fn defines_confidential(sql: &str, catalog: &Catalog) -> bool {
-    let parsed = Some(sql).filter(|sql| sql.len() <= STATEMENT_MAX);
-    let parsed =
-        parsed.and_then(|sql| pg_query::parse(sql, pg_query::ParserOptions::default()).ok());
-    let statements = parsed.map(|parsed| parsed.protobuf.stmts);
-    let mut nodes = statements
-        .iter()
-        .flatten()
-        .filter_map(|raw| raw.stmt.as_deref());
+    let mut nodes = unparsed::statements(sql).into_iter().flatten();
     nodes.any(|node| {
-        !changing::changed_relations(node, catalog)
+        !changing::changed_relations(&node, catalog)
             .defined
             .is_empty()
     })

@@ -31,13 +31,7 @@ pub(super) fn uses(sql: &str, catalog: &Catalog) -> Option<Uses> {
             ..Uses::default()
         });
     }
-    let parsed = Some(sql).filter(|sql| sql.len() <= STATEMENT_MAX);
-    let parsed = parsed.and_then(|sql| pg_query::parse(sql, ParserOptions::default()).ok());
-    let nodes = parsed.map(|parsed| {
-        let nodes = parsed.protobuf.stmts.into_iter();
-        let nodes = nodes.filter_map(|raw| raw.stmt.map(|node| *node));
-        nodes.collect::<Vec<Node>>()
-    });
+    let nodes = statements(sql);
     let all = nodes.as_ref().map(|nodes| {
         let effects = nodes.iter().map(utility::effects);
         effects.fold(Effects::default(), Effects::and)
@@ -61,6 +55,15 @@ pub(super) fn uses(sql: &str, catalog: &Catalog) -> Option<Uses> {
         }
         None => (!has("fetch") && !has("execute")).then(|| found(None)),
     }
+}
+
+/// Returns the statements of a text; `None` if the parser does not read it, or it is too long.
+pub(super) fn statements(sql: &str) -> Option<Vec<Node>> {
+    let parsed = Some(sql).filter(|sql| sql.len() <= STATEMENT_MAX);
+    let parsed = parsed.and_then(|sql| pg_query::parse(sql, ParserOptions::default()).ok());
+    let nodes = parsed?.protobuf.stmts.into_iter();
+    let nodes = nodes.filter_map(|raw| raw.stmt.map(|node| *node));
+    Some(nodes.collect())
 }
 
 /// Returns the runs of letters in a text.

@@ -14,9 +14,7 @@ fn begins(wire: &mut Wire, statements: &[&str]) {
 /// Sends `SELECT age FROM p` by the extended protocol. The server has made the statement.
 fn executes(wire: &mut Wire) {
     wire.client.send(b'P', &parse("SELECT age FROM p", &[]));
-    wire.client.send(b'B', &[0; 8]);
-    wire.client.send(b'E', &[0; 5]);
-    wire.client.send(b'S', b"");
+    wire.executes();
     wire.sends(b"PDBES");
     wire.server.send(b'1', b"");
     wire.server.send(b't', &[0, 0]);
@@ -55,9 +53,7 @@ fn a_copy_begins_once() {
     wire.server.send(b'H', &[0, 0, 1, 0, 0]);
     wire.server.send(b'd', b"1\ta\n");
     wire.server.send(b'c', b"");
-    for tag in [b'H', b'd', b'c'] {
-        wire.client.expect(tag);
-    }
+    wire.hears(b"Hdc");
     wire.server.send(b'H', &[0, 0, 1, 0, 0]);
     ends_without(&mut wire, b"4711");
     // Another one after the end of the only statement.
@@ -200,9 +196,7 @@ fn nothing_is_sent_in_a_failed_transaction_with_an_old_catalog() {
     wire.server.send(b'C', b"ROLLBACK\0");
     wire.server.send(b'C', b"SELECT 1\0");
     wire.server.send(b'Z', b"E");
-    for tag in [b'C', b'C', b'Z'] {
-        wire.client.expect(tag);
-    }
+    wire.hears(b"CCZ");
     wire.client
         .send(b'Q', b"INSERT INTO plain (note) VALUES ('Alice')\0");
     wire.server.expect(b'Q');
@@ -220,8 +214,7 @@ fn data_is_not_sent_as_a_statement() {
     wire.query(";");
     wire.server.send(b'I', b"");
     wire.server.send(b'Z', b"I");
-    wire.client.expect(b'I');
-    wire.client.expect(b'Z');
+    wire.hears(b"IZ");
     wire.client
         .send(b'Q', b"1\tAlice\n\\.\nSELECT setval('q', 1);\0");
     wire.server.expect(b'Q');
@@ -263,8 +256,7 @@ fn copied_rows_are_as_the_server_writes_them() {
     wire.query(HEADER);
     wire.server.send(b'H', &[0, 0, 3, 0, 0, 0, 0, 0, 0]);
     wire.server.send(b'd', b"id,name,age\n\"a \"\"b\"\"\",,\n");
-    wire.client.expect(b'H');
-    wire.client.expect(b'd');
+    wire.hears(b"Hd");
 }
 
 /// A client that reads the data in the form that the server says would find other rows than the
@@ -324,8 +316,7 @@ fn no_other_column_has_the_name_of_a_confidential_one() {
     wire.server
         .send(b'T', &described(&[("age", ENC_INT4), ("age", 23)]));
     wire.server.send(b'C', b"SELECT 0\0");
-    wire.client.expect(b'T');
-    wire.client.expect(b'C');
+    wire.hears(b"TC");
 }
 
 /// The parser of the proxy's reads strings otherwise than the server then.

@@ -1,7 +1,7 @@
 //! A server that lies of what a statement of the owner has defined. Method: as `wire.rs`.
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-use crate::support::harness::{FAILED, Wire, bind, catalog, parse};
+use crate::support::harness::{FAILED, Wire, catalog, parse};
 
 pub(super) const INSERT: &str = "INSERT INTO p (name) VALUES ('Alice')";
 pub(super) const STAFF: &str = "INSERT INTO staff (name) VALUES ('Alice')";
@@ -31,6 +31,24 @@ fn is_refused(wire: &mut Wire, sql: &str) {
     wire.server.expect(b'Q');
     wire.fails_with("SR-8107");
     wire.server.never_saw(b"Alice");
+}
+
+/// The catalog is read again before a statement about `staff`, shows a plain table of the name, and
+/// the statement goes through.
+#[track_caller]
+fn is_sent(wire: &mut Wire) {
+    wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
+    wire.server.own_query();
+    wire.answer(&with_plain_staff());
+    wire.server.expect(b'Q');
+    wire.completes();
+}
+
+/// The catalog with a plain table `staff`.
+fn with_plain_staff() -> Vec<[&'static str; 7]> {
+    let mut rows = catalog();
+    rows.extend(plain().into_iter().filter(|row| row[2] == "staff"));
+    rows
 }
 
 #[test]
@@ -73,13 +91,7 @@ fn what_has_failed_defines_nothing() {
     let mut wire = Wire::start("failed");
     wire.query(CREATE);
     wire.fails();
-    wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
-    wire.server.own_query();
-    let mut rows = catalog();
-    rows.extend(plain().into_iter().filter(|row| row[2] == "staff"));
-    wire.answer(&rows);
-    wire.server.expect(b'Q');
-    wire.completes();
+    is_sent(&mut wire);
 }
 
 /// Migrations and restores go on in the transaction of their definitions.
@@ -132,33 +144,20 @@ fn a_definition_says_nothing_until_it_is_executed() {
     wire.client.send(b'P', &parse(CREATE, &[]));
     wire.client.send(b'S', b"");
     wire.sends(b"PDS");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'n', b"");
+    wire.makes_statement();
     wire.server.send(b'Z', b"I");
-    wire.client.expect(b'1');
-    wire.client.expect(b'Z');
+    wire.hears(b"1Z");
     // There is another table of the name.
-    wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
-    wire.server.own_query();
-    let mut rows = catalog();
-    rows.extend(plain().into_iter().filter(|row| row[2] == "staff"));
-    wire.answer(&rows);
-    wire.server.expect(b'Q');
-    wire.completes();
-    wire.client.send(b'B', &bind(0, &[]));
-    wire.client.send(b'E', &[0, 0, 0, 0, 0]);
-    wire.client.send(b'S', b"");
+    is_sent(&mut wire);
+    wire.executes();
     wire.sends(b"BES");
     wire.server.send(b'2', b"");
     wire.server.send(b'C', b"CREATE TABLE\0");
     wire.server.send(b'Z', b"I");
-    for tag in [b'2', b'C', b'Z'] {
-        wire.client.expect(tag);
-    }
+    wire.hears(b"2CZ");
     wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
     wire.server.own_query();
-    wire.answer(&rows);
+    wire.answer(&with_plain_staff());
     wire.server.expect(b'Q');
     wire.fails_with("SR-8107");
 }
@@ -173,17 +172,9 @@ fn what_is_not_executed_defines_nothing() {
     wire.server.send(b'E', FAILED);
     wire.client.expect(b'E');
     wire.client.send(b'P', &parse(CREATE, &[]));
-    wire.client.send(b'B', &bind(0, &[]));
-    wire.client.send(b'E', &[0, 0, 0, 0, 0]);
-    wire.client.send(b'S', b"");
+    wire.executes();
     wire.server.expect(b'S');
     wire.server.send(b'Z', b"I");
     wire.client.expect(b'Z');
-    wire.client.send(b'Q', format!("{STAFF}\0").as_bytes());
-    wire.server.own_query();
-    let mut rows = catalog();
-    rows.extend(plain().into_iter().filter(|row| row[2] == "staff"));
-    wire.answer(&rows);
-    wire.server.expect(b'Q');
-    wire.completes();
+    is_sent(&mut wire);
 }

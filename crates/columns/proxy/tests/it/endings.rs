@@ -18,16 +18,11 @@ fn answers_plainly(wire: &mut Wire) {
 fn executes_copy(wire: &mut Wire) {
     wire.client
         .send(b'P', &parse("COPY p (id, name) FROM STDIN", &[]));
-    wire.client.send(b'B', &[0; 8]);
-    wire.client.send(b'E', &[0; 5]);
-    wire.client.send(b'S', b"");
+    wire.executes();
     wire.sends(b"PDBES");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'n', b"");
+    wire.makes_statement();
     wire.server.send(b'2', b"");
-    wire.client.expect(b'1');
-    wire.client.expect(b'2');
+    wire.hears(b"12");
 }
 
 /// The client sends its data as statements then.
@@ -94,11 +89,8 @@ fn data_of_a_copy_that_is_executed_again_is_not_sent_as_a_statement() {
     wire.sends(b"cS");
     wire.server.send(b'C', b"COPY 0\0");
     wire.server.send(b'Z', b"I");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
-    wire.client.send(b'B', &[0; 8]);
-    wire.client.send(b'E', &[0; 5]);
-    wire.client.send(b'S', b"");
+    wire.hears(b"CZ");
+    wire.executes();
     wire.sends(b"BES");
     wire.server.send(b'2', b"");
     wire.client.expect(b'2');
@@ -150,9 +142,7 @@ fn a_query_ends_when_every_statement_is_answered() {
         let mut wire = Wire::start(&format!("unanswered-{name}"));
         wire.query(sql);
         answers_plainly(&mut wire);
-        for tag in *b"TDC" {
-            wire.client.expect(tag);
-        }
+        wire.hears(b"TDC");
         wire.server.send(b'Z', b"I");
         ends_without(&mut wire, b"ReadyForQuery");
     }
@@ -190,8 +180,7 @@ fn an_honest_server_answers_each_statement_once() {
     wire.query("SET standard_conforming_strings = on; SELECT 'a\\', '; SELECT 1'");
     wire.server.send(b'C', b"SET\0");
     wire.server.send(b'C', b"SELECT 1\0");
-    wire.client.expect(b'C');
-    wire.client.expect(b'C');
+    wire.hears(b"CC");
     wire.server.send(b'Z', b"I");
     wire.client.expect(b'Z');
 }
@@ -220,13 +209,11 @@ fn a_statement_has_one_result_where_confidential_columns_are_read() {
     for _ in 0..2 {
         wire.server.send(b'T', &described(&[("id", 23)]));
         wire.row(&["1"]);
-        wire.client.expect(b'T');
-        wire.client.expect(b'D');
+        wire.hears(b"TD");
     }
     wire.server.send(b'C', b"DELETE 1\0");
     wire.server.send(b'Z', b"I");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.hears(b"CZ");
 }
 
 /// A COPY that fails before the server has read any data: a trigger of the statement, say.
@@ -237,9 +224,7 @@ fn a_sync_behind_a_copy_that_read_nothing_is_answered() {
     wire.server.send(b'G', &[0, 0, 2, 0, 0, 0, 0]);
     wire.server.send(b'E', FAILED);
     wire.server.send(b'Z', b"I");
-    for tag in *b"GEZ" {
-        wire.client.expect(tag);
-    }
+    wire.hears(b"GEZ");
     // What comes next is of the next pipeline.
     wire.client
         .send(b'P', &parse("SELECT id FROM plain WHERE note = $1", &[25]));

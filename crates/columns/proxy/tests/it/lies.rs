@@ -170,9 +170,7 @@ fn rows_have_the_columns_that_were_described() {
     ] {
         let mut wire = Wire::start(name);
         wire.client.send(b'P', &parse("SELECT id, age FROM p", &[]));
-        wire.client.send(b'B', &[0; 8]);
-        wire.client.send(b'E', &[0; 5]);
-        wire.client.send(b'S', b"");
+        wire.executes();
         wire.sends(b"PDBES");
         wire.server.send(b'1', b"");
         wire.server.send(b't', &[0, 0]);
@@ -326,17 +324,12 @@ fn a_prepared_copy_is_planned_again() {
     wire.client.send(b'P', &parse("COPY plain FROM STDIN", &[]));
     wire.client.send(b'S', b"");
     wire.sends(b"PDS");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'n', b"");
+    wire.makes_statement();
     wire.server.send(b'Z', b"I");
-    wire.client.expect(b'1');
-    wire.client.expect(b'Z');
+    wire.hears(b"1Z");
     wire.query("ALTER FUNCTION one() RENAME TO two");
     wire.completes();
-    wire.client.send(b'B', &[0; 8]);
-    wire.client.send(b'E', &[0; 5]);
-    wire.client.send(b'S', b"");
+    wire.executes();
     wire.server.own_query();
     let mut rows = catalog();
     rows[6][5] = "90001";

@@ -15,12 +15,7 @@ const PLAIN: &str = "SELECT id FROM plain WHERE note = $1";
 fn prepares(wire: &mut Wire, name: &str, sql: &str, oid: u32) {
     wire.client.send(b'P', &of_name(name, parse(sql, &[])));
     wire.client.send(b'S', b"");
-    wire.sends(b"PDS");
-    wire.server.send(b'1', b"");
-    wire.describes(oid);
-    wire.server.send(b'Z', b"I");
-    wire.client.expect(b'1');
-    wire.client.expect(b'Z');
+    wire.prepares_with(oid);
 }
 
 /// The column `note` of the table `plain` becomes confidential, and the proxy has read that.
@@ -121,19 +116,13 @@ fn a_statement_that_sql_has_ended_does_not_count_for_its_name() {
     let mut wire = Wire::start("ended-extended");
     prepares(&mut wire, "s1", INSERT, ENC_TEXT);
     wire.client.send(b'P', &parse("DEALLOCATE s1", &[]));
-    wire.client.send(b'B', &[0; 8]);
-    wire.client.send(b'E', &[0; 5]);
-    wire.client.send(b'S', b"");
+    wire.executes();
     wire.sends(b"PDBES");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'n', b"");
+    wire.makes_statement();
     wire.server.send(b'2', b"");
     wire.server.send(b'C', b"DEALLOCATE\0");
     wire.server.send(b'Z', b"I");
-    for tag in *b"12CZ" {
-        wire.client.expect(tag);
-    }
+    wire.hears(b"12CZ");
     prepares(&mut wire, "s1", PLAIN, 25);
     wire.client.send(b'B', &of_name("s1", bind(0, &[b"Bob"])));
     wire.client.send(b'S', b"");
@@ -187,9 +176,7 @@ fn a_statement_of_a_name_that_was_given_again_is_described_as_the_proxy_was_told
         wire.server.send(b't', &[0, 0]);
         wire.server.send(b'T', &described(&columns));
     }
-    for tag in *b"1tE" {
-        wire.client.expect(tag);
-    }
+    wire.hears(b"1tE");
 }
 
 /// The client reads the rows as it was told, and the proxy opens them as it was.
@@ -230,9 +217,7 @@ fn a_fetch_is_described_alike_each_time() {
         wire.server.send(b'C', b"FETCH 1\0");
         wire.server.send(b'Z', b"T");
         if name == "alike" {
-            for tag in *b"12TDCZ" {
-                wire.client.expect(tag);
-            }
+            wire.hears(b"12TDCZ");
         } else {
             ends_without(&mut wire, b"4711");
         }
@@ -276,8 +261,7 @@ fn a_prepared_statement_without_parameters_is_planned_again() {
     wire.server.send(b't', &[0, 0]);
     wire.server.send(b'T', &described(&[("note", 25)]));
     wire.server.send(b'Z', b"I");
-    wire.client.expect(b'1');
-    wire.client.expect(b'Z');
+    wire.hears(b"1Z");
     becomes_confidential(&mut wire);
     wire.client.send(b'B', &of_name("s1", vec![0; 8]));
     wire.client.send(b'E', &[0; 5]);
@@ -292,20 +276,15 @@ fn a_prepared_statement_without_parameters_is_planned_again() {
         .send(b'P', &of_name("s1", parse("ROLLBACK", &[])));
     wire.client.send(b'S', b"");
     wire.sends(b"PDS");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'n', b"");
+    wire.makes_statement();
     wire.server.send(b'Z', b"I");
-    wire.client.expect(b'1');
-    wire.client.expect(b'Z');
+    wire.hears(b"1Z");
     becomes_confidential(&mut wire);
     wire.query("BEGIN; ALTER FUNCTION one() RENAME TO two");
     wire.server.send(b'C', b"BEGIN\0");
     wire.server.send(b'E', FAILED);
     wire.server.send(b'Z', b"E");
-    for tag in *b"CEZ" {
-        wire.client.expect(tag);
-    }
+    wire.hears(b"CEZ");
     wire.client.send(b'B', &of_name("s1", vec![0; 8]));
     wire.client.send(b'S', b"");
     wire.sends(b"BS");

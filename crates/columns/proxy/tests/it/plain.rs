@@ -18,8 +18,7 @@ const CANCELLED: &[u8] = b"SERROR\0VERROR\0C57014\0Mcanceling statement due to u
 fn define(wire: &mut Wire) {
     wire.query("DROP SCHEMA elsewhere");
     wire.answer(&[]);
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.hears(b"CZ");
 }
 
 #[test]
@@ -87,8 +86,7 @@ fn text_of_another_encoding_is_not_changed() {
     wire.answer(&catalog());
     assert_eq!(wire.server.expect(b'Q'), text);
     wire.answer(&[]);
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.hears(b"CZ");
     wire.client
         .send(b'Q', b"INSERT INTO p (name) VALUES ('caf\xe9')\0");
     wire.server.own_query();
@@ -177,8 +175,7 @@ fn a_type_that_another_connection_has_made_is_known() {
         }
         assert_eq!(wire.server.expect(b'Q'), format!("{sql}\0").as_bytes());
         wire.answer(&[]);
-        wire.client.expect(b'C');
-        wire.client.expect(b'Z');
+        wire.hears(b"CZ");
     }
 }
 

@@ -115,20 +115,14 @@ fn copy_in_the_extended_protocol_is_encrypted() {
     let mut wire = Wire::start("extended");
     wire.client
         .send(b'P', &parse("COPY p (id, name) FROM STDIN", &[]));
-    wire.client.send(b'B', &bind(0, &[]));
-    wire.client.send(b'E', &[0, 0, 0, 0, 0]);
-    wire.client.send(b'S', b"");
+    wire.executes();
     for tag in [b'P', b'D', b'B', b'E', b'S'] {
         wire.server.expect(tag);
     }
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'n', b"");
+    wire.makes_statement();
     wire.server.send(b'2', b"");
     wire.server.send(b'G', &[0, 0, 0]);
-    for tag in [b'1', b'2', b'G'] {
-        wire.client.expect(tag);
-    }
+    wire.hears(b"12G");
     wire.client.send(b'd', b"1\tAlice\n");
     wire.client.send(b'c', b"");
     wire.client.send(b'S', b"");
@@ -137,8 +131,7 @@ fn copy_in_the_extended_protocol_is_encrypted() {
     wire.server.expect(b'S');
     wire.server.send(b'C', b"COPY 1\0");
     wire.server.send(b'Z', b"I");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.hears(b"CZ");
     wire.server.never_saw(b"Alice");
 }
 
@@ -420,13 +413,11 @@ fn a_session_that_the_zone_has_forgotten_is_opened_anew() {
     wire.query("BEGIN");
     wire.server.send(b'C', b"BEGIN\0");
     wire.server.send(b'Z', b"T");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.hears(b"CZ");
     wire.query("SELECT id FROM p");
     wire.server.send(b'E', FORGOTTEN);
     wire.server.send(b'Z', b"E");
-    wire.client.expect(b'E');
-    wire.client.expect(b'Z');
+    wire.hears(b"EZ");
     wire.query("ROLLBACK");
     wire.completes();
     // The zone that was started anew gets the keys, before the statement.
@@ -449,8 +440,7 @@ fn a_budget_is_not_renewed_by_a_server_that_says_that_the_session_is_lost() {
     wire.query("SELECT id FROM p");
     wire.server.send(b'E', FORGOTTEN);
     wire.server.send(b'Z', b"I");
-    wire.client.expect(b'E');
-    wire.client.expect(b'Z');
+    wire.hears(b"EZ");
     wire.client.send(b'Q', b"SELECT id FROM p\0");
     let mut rest = Vec::new();
     wire.client.stream.read_to_end(&mut rest).unwrap();
@@ -473,8 +463,7 @@ fn a_client_that_leaves_takes_its_session_along() {
             wire.query("BEGIN");
             wire.server.send(b'C', b"BEGIN\0");
             wire.server.send(b'Z', b"T");
-            wire.client.expect(b'C');
-            wire.client.expect(b'Z');
+            wire.hears(b"CZ");
         }
         assert_eq!(zone.channel.sessions().count(), 1);
         if terminate {
@@ -514,8 +503,7 @@ fn a_ticket_is_renewed_while_its_connection_is_used() {
     wire.query("BEGIN");
     wire.server.send(b'C', b"BEGIN\0");
     wire.server.send(b'Z', b"T");
-    wire.client.expect(b'C');
-    wire.client.expect(b'Z');
+    wire.hears(b"CZ");
     std::thread::sleep(Duration::from_millis(2_200));
     wire.query("SELECT id FROM p");
     wire.completes();

@@ -274,6 +274,28 @@ impl Wire {
         }
     }
 
+    /// Messages of these types come to the client.
+    #[track_caller]
+    pub(crate) fn hears(&mut self, tags: &[u8]) {
+        for tag in tags {
+            self.client.expect(*tag);
+        }
+    }
+
+    /// The client binds the unnamed statement without values, executes it, and ends the pipeline.
+    pub(crate) fn executes(&mut self) {
+        self.client.send(b'B', &bind(0, &[]));
+        self.client.send(b'E', &[0; 5]);
+        self.client.send(b'S', b"");
+    }
+
+    /// The server makes a statement, and tells the proxy that it has no parameters and no rows.
+    pub(crate) fn makes_statement(&mut self) {
+        self.server.send(b'1', b"");
+        self.server.send(b't', &[0, 0]);
+        self.server.send(b'n', b"");
+    }
+
     #[track_caller]
     pub(crate) fn fails(&mut self) {
         self.fails_with("");
@@ -283,12 +305,17 @@ impl Wire {
     /// asked with `Parse` and `Sync`, and the client is told.
     #[track_caller]
     pub(crate) fn prepares(&mut self) {
+        self.prepares_with(25);
+    }
+
+    /// The same with a parameter of the type with this OID.
+    #[track_caller]
+    pub(crate) fn prepares_with(&mut self, oid: u32) {
         self.sends(b"PDS");
         self.server.send(b'1', b"");
-        self.describes(25);
+        self.describes(oid);
         self.server.send(b'Z', b"I");
-        self.client.expect(b'1');
-        self.client.expect(b'Z');
+        self.hears(b"1Z");
     }
 
     /// The server fails, and the client gets an error that has this text.
