@@ -39,6 +39,13 @@ fn ends_transaction(text: &[u8]) -> bool {
     ENDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
+/// Returns whether a text is PREPARE TRANSACTION alone, which ends a failed transaction, too. The
+/// name that it gives one is its only constant.
+fn prepares_transaction(text: &[u8]) -> bool {
+    begins_with(text, &[b"prepare"])
+        && std::str::from_utf8(text).is_ok_and(sql::prepares_transaction)
+}
+
 /// Returns whether a text that was refused may have been a COPY from the client.
 fn mentions_copy(text: &[u8]) -> bool {
     let lower = text.to_ascii_lowercase();
@@ -265,7 +272,7 @@ impl Upstream {
 
     /// Plans the client's SQL as [`Self::plan_statements`] does, but for the note of a COPY.
     fn plan_text(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
-        if !ends_transaction(text) || has_values(text) {
+        if (!ends_transaction(text) || has_values(text)) && !prepares_transaction(text) {
             self.check_transaction()?;
         }
         // Another connection has changed the schema: what it has made confidential counts within an

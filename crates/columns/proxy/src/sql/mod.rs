@@ -54,7 +54,8 @@ mod versions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pg_query::protobuf::{Node, ParseResult, RawStmt};
+use pg_query::NodeEnum;
+use pg_query::protobuf::{Node, ParseResult, RawStmt, TransactionStmtKind};
 use serde_json::Value;
 use strongroom_format::columns::Kind;
 
@@ -144,6 +145,18 @@ pub(crate) fn defines_confidential(sql: &str, catalog: &Catalog) -> bool {
             .defined
             .is_empty()
     })
+}
+
+/// Whether a text is PREPARE TRANSACTION, and nothing else.
+pub(crate) fn prepares_transaction(sql: &str) -> bool {
+    let nodes = unparsed::statements(sql).unwrap_or_default();
+    let [only] = nodes.as_slice() else {
+        return false;
+    };
+    matches!(
+        only.node.as_ref(),
+        Some(NodeEnum::TransactionStmt(end)) if end.kind() == TransactionStmtKind::TransStmtPrepare
+    )
 }
 
 /// Plans a text that the proxy does not read: it is sent as it is. `None` if something confidential

@@ -197,6 +197,8 @@ fn nothing_is_sent_in_a_failed_transaction_with_an_old_catalog() {
     wire.server.send(b'C', b"SELECT 1\0");
     wire.server.send(b'Z', b"E");
     wire.hears(b"CCZ");
+    wire.query("PREPARE TRANSACTION 'name'");
+    wire.completes_as(b"ROLLBACK\0", b"E");
     wire.client
         .send(b'Q', b"INSERT INTO plain (note) VALUES ('Alice')\0");
     wire.server.expect(b'Q');
