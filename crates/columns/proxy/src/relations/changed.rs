@@ -45,7 +45,7 @@ impl Changed {
     /// Adds what a later statement does.
     pub(super) fn join(&mut self, changes: &Changes) {
         let meanwhile = self.meanwhile.take();
-        self.meanwhile = meanwhile.and_then(|shape| left_of(changes, &self.name, shape));
+        self.meanwhile = meanwhile.and_then(|shape| marked_by(changes, &self.name, shape));
         let after = self.after.take();
         self.after = after.and_then(|shape| {
             let mut all = changes_of(changes, &self.name, &shape).into_iter();
@@ -61,7 +61,7 @@ impl Changed {
         // What the statements may have changed has been forgotten twice: the second time with what
         // another proxy may have learned meanwhile.
         let meanwhile = self.meanwhile.clone();
-        let twice = meanwhile.and_then(|shape| left_of(changes, &self.name, shape));
+        let twice = meanwhile.and_then(|shape| marked_by(changes, &self.name, shape));
         // Other statements may have changed it, too.
         let now = known.get(&self.name);
         if now != self.meanwhile.as_ref() && now != twice.as_ref() {
@@ -78,9 +78,11 @@ impl Changed {
     }
 }
 
-/// Returns what is left of what is known of a relation while a statement is under way. `None` if
-/// nothing is.
-pub(super) fn left_of(changes: &Changes, name: &RelationName, shape: Shape) -> Option<Shape> {
+/// Returns the shape of a relation in which the columns are marked that statements may have changed
+/// or dropped, for as long as it is not known whether they were carried out. `None` if they may
+/// have dropped, renamed or replaced the relation, or no other column is confidential: then nothing
+/// is kept of it meanwhile.
+pub(super) fn marked_by(changes: &Changes, name: &RelationName, shape: Shape) -> Option<Shape> {
     let mut all = changes_of(changes, name, &shape).into_iter();
     all.try_fold(shape, |shape, (_, change)| shape.after(&change))
 }

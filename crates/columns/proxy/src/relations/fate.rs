@@ -1,9 +1,9 @@
 //! What becomes of the definitions of a transaction, as far as the client knows.
 //!
-//! Whether a statement was carried out is the server's word. So one counts as carried out unless
-//! the client was told of an error, or has rolled something back: the owner knows of both. Then
-//! everything is what it was before, or, where only a part of the transaction may have been undone,
-//! what the server says.
+//! Only the server knows whether a statement was carried out, and it may lie. So a statement counts
+//! as carried out unless the client was told of an error, or has rolled back: the data owner knows
+//! of both. After these, relations have to be what they were before the transaction. Where only a
+//! part of it may have been undone, the columns that its statements name are learned again.
 //!
 //! Must not: know what the definitions say.
 
@@ -86,8 +86,9 @@ impl Fate {
         self.is_ending.fetch_or(ends, Ordering::AcqRel);
     }
 
-    /// Notes a message that is about to be sent, other than Sync. `executes`: it has statements
-    /// carried out.
+    /// Notes a message of the client's that is about to be sent: Execute or a simple query
+    /// (`executes`), or any other but Sync. Once the statement that ends the transaction has been
+    /// sent, an error in answer to a later message does not undo the definitions.
     pub(crate) fn note_message(&self, executes: bool) {
         if self.is_over.load(Ordering::Acquire) {
             self.blur();

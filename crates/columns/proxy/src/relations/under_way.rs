@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use super::changed::left_of;
+use super::changed::marked_by;
 use super::definitions::{Definitions, Look, Sender};
 use super::known::{Known, RelationName, Shapes};
 use super::shape::shape_of;
@@ -105,7 +105,7 @@ pub(super) fn forget_changes(
         if !is_here(name) {
             return true;
         }
-        match left_of(changes, name, shape.clone()) {
+        match marked_by(changes, name, shape.clone()) {
             Some(left) => *shape = left,
             None => return false,
         }

@@ -209,10 +209,10 @@ pub(crate) struct Columns {
     /// How many of the named columns stand at the place that they have here. `None`: all do; an
     /// unknown number of columns (`f.*` of a function) before others moves those.
     pub(crate) certain: Option<usize>,
-    /// From which place on each column stands at its place by the server's word only. `None`: none
-    /// does. A `*` stands for as many columns as the server says, but for those of a relation that
-    /// are kept (`relations.rs`), behind which there may be more all the same.
-    pub(crate) told: Option<usize>,
+    /// The first place, from 0, whose column depends on how many columns the server says that a `*`
+    /// before it stands for. `None`: no place does. The columns of a relation that the proxy keeps
+    /// in its file (`relations.rs`) are certain, but the server may show new ones behind them.
+    pub(crate) told_from: Option<usize>,
     /// What stands at each place, where that is not the named columns' order: any of several
     /// relations may be meant.
     pub(crate) places: Option<Vec<Flow>>,
@@ -260,8 +260,8 @@ impl Columns {
         if self.certain.is_some_and(|certain| place >= certain) {
             return self.whole();
         }
-        if self.may_be_moved(place) {
-            return self.whole_from(self.told.unwrap_or_default());
+        if self.may_hold_another(place) {
+            return self.whole_from(self.told_from.unwrap_or_default());
         }
         let named = self.named.get(place).map(|(_, flow)| flow.clone());
         named
@@ -281,10 +281,11 @@ impl Columns {
         self.whole_from(0)
     }
 
-    /// Returns whether a constant or a parameter may stand at this place that stands at another one
-    /// by the server's word.
-    pub(crate) fn may_be_moved(&self, place: usize) -> bool {
-        let told = self.told.filter(|told| place >= *told);
+    /// Returns whether a constant or a parameter of another place may really stand at this one,
+    /// because the server lies about the number of columns of a `*`. The place may be behind the
+    /// last column.
+    pub(crate) fn may_hold_another(&self, place: usize) -> bool {
+        let told = self.told_from.filter(|told| place >= *told);
         let moved = told.and_then(|told| self.named.get(told..));
         moved.is_some_and(|moved| moved.iter().any(|(_, flow)| !flow.carried.is_empty()))
     }
@@ -316,8 +317,8 @@ impl Columns {
         if self.certain.is_none() {
             self.certain = moved.map(|moved| before.saturating_add(moved));
         }
-        if self.told.is_none() {
-            self.told = other.told.map(|told| before.saturating_add(told));
+        if self.told_from.is_none() {
+            self.told_from = other.told_from.map(|told| before.saturating_add(told));
         }
         self.named.extend(other.named);
         if let Some(open) = other.open {

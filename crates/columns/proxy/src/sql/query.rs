@@ -177,7 +177,7 @@ impl Resolver<'_> {
             named: Vec::new(),
             open,
             certain: left.certain.filter(|_| left.places.is_none()),
-            told: left.told.min(right.told).or(left.told).or(right.told),
+            told_from: left.told_from.into_iter().chain(right.told_from).min(),
             ..Columns::default()
         };
         for at in 0..left.len().max(right.len()) {

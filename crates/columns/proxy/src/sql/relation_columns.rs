@@ -44,7 +44,7 @@ pub(super) fn columns_of(
     // The columns of a plain relation are not kept.
     let is_kept = named.iter().any(|(_, flow): &(_, Flow)| flow.confidential);
     Columns {
-        told: Some(if is_kept { named.len() } else { 0 }),
+        told_from: Some(if is_kept { named.len() } else { 0 }),
         named,
         open,
         ..Columns::default()

@@ -167,7 +167,7 @@ impl Resolver<'_> {
         };
         let mut columns = Columns {
             certain: (!all_known).then_some(0),
-            told: left.told.or(right.told).map(|_| 0),
+            told_from: left.told_from.or(right.told_from).map(|_| 0),
             ..Columns::default()
         };
         for name in &common {

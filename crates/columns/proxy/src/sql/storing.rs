@@ -66,7 +66,7 @@ impl Resolver<'_> {
                 columns
             };
             let open = columns.open.is_some();
-            let len = if open || columns.may_be_moved(usize::MAX) {
+            let len = if open || columns.may_hold_another(usize::MAX) {
                 columns.len().max(chosen.columns.len())
             } else {
                 columns.len()
