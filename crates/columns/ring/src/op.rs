@@ -82,6 +82,16 @@ pub enum Op {
     /// Called. Compares `a` with `b`, kind `flags`, by the keyed order of the column that `a` is
     /// stored in, or else `b`: answers -1, 0, 1. It tells which values are equal, and nothing else.
     CompareKeyed = 41,
+    /// Called. A [`crate::Program`] of `n` bytes in the data area, which is kept as `r`, an
+    /// ephemeral, until the statement ends.
+    Program = 42,
+    /// Called. Carries out program `a` for `n` rows, at most [`crate::program::ROWS_MAX`]: its
+    /// inputs are in the data area, for each `n` words, an identifier (0 for NULL), a truth (0, 1;
+    /// 2 for NULL) or a number. Answers with how many rows were done; the others are to be sent
+    /// again. Of a condition, one byte for each of those (1 where it is true, otherwise 0; 2 where
+    /// it fails), placed as by [`Op::CompareMany`]. Otherwise the rows are added to the program's
+    /// groups; the fault of the first row that fails is the answer.
+    RunProgram = 43,
 
     // ---- aggregates ----
     /// Posted. Adds value `b` to the accumulator `r`, an ephemeral, that is made when it is not
@@ -92,6 +102,14 @@ pub enum Op {
     Final = 49,
     /// Posted. Adds accumulator `b` to accumulator `r`, aggregate `n`, kind `flags`.
     Combine = 50,
+    /// Called. The groups of program `a` from number `n` on, in the order in which their first rows
+    /// came, at most [`crate::Program::groups_per_call`]: for each in the data area, from `b`, a
+    /// word for each key and each aggregate. The word of a key that is an input is the input in the
+    /// group's first row, a count's word is the count. A value that was computed is in an
+    /// ephemeral, `r` for the first word of the first group, `r` + 1 for its second and so on; its
+    /// word is the identifier, or 0 for NULL. Answers with how many groups are written, and in
+    /// `aux` with the number of all.
+    Groups = 51,
 
     // ---- partitions ----
     /// Called. The partition of the relation in the data area ([`crate::layout::relation_layout`],
@@ -223,9 +241,12 @@ numbered!(
     RankMany,
     TestMany,
     CompareKeyed,
+    Program,
+    RunProgram,
     Accumulate,
     Final,
     Combine,
+    Groups,
     Partition,
     Drop,
     ReassignPartition,
@@ -314,8 +335,9 @@ pub mod flag {
     /// [`super::Op::Compare`], [`super::Op::RankMany`]: which values are equal, and not which is
     /// less.
     pub const EQUALITY: u16 = 1 << 10;
-    /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: the answers
-    /// are asked ahead of need. The operation does not report a fault of posted operations.
+    /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`],
+    /// [`super::Op::RunProgram`]: the answers are asked ahead of need. The operation does not
+    /// report a fault of posted operations.
     pub const AHEAD: u16 = 1 << 12;
     /// [`super::Op::Output`]: the envelopes are results for the client of the ring's session, if it
     /// has one.

@@ -227,6 +227,15 @@ impl Arena {
         self.values.put(at, meta, value)
     }
 
+    /// Checks that an identifier is one of the present statement of this arena.
+    ///
+    /// # Errors
+    /// [`Fault::ForgedFid`] for one of another arena, or of another sort; [`Fault::StaleFid`] for
+    /// one of another statement.
+    pub(crate) fn check_current(&self, fid: Fid) -> Result<(), Fault> {
+        self.slot_index(fid).map(drop)
+    }
+
     /// Stores a fault in a slot, over any value there; every later use of its identifier returns
     /// the fault. Does nothing if the identifier is not one of this statement, or memory is
     /// lacking: using it is then an error anyway.

@@ -14,6 +14,7 @@ mod compute;
 mod functions;
 mod log;
 mod plain;
+mod program;
 mod promote;
 mod session;
 mod status;
@@ -38,6 +39,7 @@ use crate::session::{ColumnKeys, Session};
 use crate::store::Store;
 use backends::Ring;
 use functions::Functions;
+use program::vector::Vector;
 use value_sources::ValueSources;
 
 /// The zone: all state of the engine's one thread.
@@ -81,6 +83,7 @@ struct ScratchBuffers {
     plain: Vec<u8>,
     bytes: Vec<u8>,
     words: Vec<u64>,
+    vectors: Vec<Vector>,
 }
 
 impl ScratchBuffers {
@@ -93,6 +96,7 @@ impl ScratchBuffers {
             plain: Vec::new(),
             bytes: Vec::new(),
             words: Vec::new(),
+            vectors: Vec::new(),
         }
     }
 
@@ -104,6 +108,7 @@ impl ScratchBuffers {
         self.out.set_word(0);
         self.buf.clear();
         self.plain.zeroize();
+        self.vectors.iter_mut().for_each(Vector::wipe);
     }
 }
 
@@ -227,7 +232,7 @@ impl Zone {
         if op.is_independent() {
             return Ok(());
         }
-        if op == Op::Final {
+        if matches!(op, Op::Final | Op::Groups) {
             // The result of an aggregate shows whether accumulating has failed.
             state.fallible = true;
         }
@@ -325,6 +330,9 @@ impl Zone {
             Op::Token => self.token(ring, descriptor),
             Op::TokenMany => self.token_many(ring, descriptor, area),
             Op::RankMany => self.rank_many(ring, descriptor, area),
+            Op::Program => self.keep_program(ring, descriptor, area),
+            Op::RunProgram => self.run_program(ring, descriptor, area),
+            Op::Groups => return self.groups(ring, descriptor, area),
             Op::Final => self.finish(ring, descriptor),
             Op::Partition => return self.partition(ring, descriptor, area),
             Op::Drop => return self.drop_partition(ring, descriptor, area),
@@ -488,8 +496,11 @@ impl Handler for Zone {
 
 /// Whether the backend asks for the operation's answers ahead of need, by its flag `AHEAD`.
 const fn is_ahead(op: Op, descriptor: &Descriptor) -> bool {
-    matches!(op, Op::CompareMany | Op::TestMany | Op::TokenMany)
-        && descriptor.flags & strongroom_columns_ring::op::flag::AHEAD != 0
+    let known = matches!(
+        op,
+        Op::CompareMany | Op::TestMany | Op::TokenMany | Op::RunProgram
+    );
+    known && descriptor.flags & strongroom_columns_ring::op::flag::AHEAD != 0
 }
 
 /// The kind of value in the low byte of the flags. `Fault::BadRequest` for an unknown number.

@@ -97,10 +97,14 @@ impl Recorder {
         shape::input(op, descriptor, area)
     }
 
-    /// Whether the operation has to be refused because the ring is recorded and the operation
-    /// carries a value in clear.
+    /// Whether the operation has to be refused because the ring is recorded: it carries a value in
+    /// clear, or is one of many rows, for which the extension sends single ones then.
     pub(crate) fn forbids(&self, ring: u16, op: Op) -> bool {
-        matches!(op, Op::Declassify | Op::Classify) && self.open.contains_key(&ring)
+        let is_forbidden = matches!(
+            op,
+            Op::Declassify | Op::Classify | Op::Program | Op::RunProgram | Op::Groups
+        );
+        is_forbidden && self.open.contains_key(&ring)
     }
 
     /// Whether the ring's record has ended because [`Self::append`] failed, since the last call.

@@ -25,6 +25,7 @@ mod image;
 mod key_ledgers;
 pub(crate) mod keyed_order;
 mod log;
+mod lookup;
 mod made_for;
 mod marks;
 pub(crate) mod memory;
@@ -73,10 +74,10 @@ use block_address::BlockAddress;
 use block_cache::BlockCache;
 use durability::Durability;
 use faults::Failure;
-use frame::Frame;
 use keyed_order::KeyedOrder;
+use lookup::{Lookup, value_of};
 use memory::Memory;
-use partition::{Chosen, Extent, Partition, Refusal};
+use partition::{Chosen, Refusal};
 use partition_table::PartitionTable;
 use reclamation::Reclamation;
 use redo_log::RedoLog;
@@ -142,13 +143,6 @@ pub struct Store {
     last_error: Option<Error>,
 }
 
-/// Where a FID leads.
-enum Lookup<'a> {
-    Resident(&'a Partition, &'a Extent, &'a Frame),
-    /// Its block is on disk only.
-    OnDisk,
-}
-
 impl Store {
     /// The value of `fid`, and its kind and column. Reads its block from disk if it is not in
     /// memory, for which others may be evicted.
@@ -177,27 +171,7 @@ impl Store {
         let Lookup::Resident(partition, extent, frame) = self.find(fid)? else {
             return Ok(None);
         };
-        let at = usize::from(fid.index());
-        let slot = frame.slot(at);
-        if slot.generation != fid.generation() {
-            let stale = slot.generation > fid.generation();
-            return Err(if stale {
-                Fault::StaleFid
-            } else {
-                Fault::ForgedFid
-            });
-        }
-        let never = if slot.state == strongroom_format::columns::block::state::RETIRED {
-            Fault::StaleFid
-        } else {
-            Fault::ForgedFid
-        };
-        let value = frame.value(at, &partition.slabs).ok_or(never)?;
-        Ok(Some(StoredValue {
-            value,
-            kind: extent.kind,
-            column: extent.column,
-        }))
+        value_of(partition, extent, frame, fid).map(Some)
     }
 
     /// Reads the blocks of these identifiers into memory, where they stay until the next operation
@@ -309,45 +283,6 @@ impl Store {
             Ok(())
         } else {
             Err(Fault::Recovering)
-        }
-    }
-
-    /// Looks up where the value's block is: in memory or on disk. Marks a block in memory as used.
-    /// `Fault::StaleFid` for what existed earlier, `Fault::ForgedFid` for what never did,
-    /// `Fault::Recovering` before the log is replayed.
-    #[inline]
-    fn find(&self, fid: Fid) -> Result<Lookup<'_>, Fault> {
-        self.check_recovered()?;
-        if fid.is_ephemeral() {
-            return Err(Fault::ForgedFid);
-        }
-        let Some(partition) = self.partitions.get(fid.partition()) else {
-            let known = self.partitions.dropped.contains_key(&fid.partition());
-            return Err(if known {
-                Fault::StaleFid
-            } else {
-                Fault::ForgedFid
-            });
-        };
-        let Some(extent) = partition.extent(fid.extent()) else {
-            let earlier = fid.extent() < partition.first_extent;
-            return Err(if earlier {
-                Fault::StaleFid
-            } else {
-                Fault::ForgedFid
-            });
-        };
-        let block = &extent.blocks[usize::from(fid.index() >> 10)];
-        match &block.frame {
-            Some(frame) => {
-                if !block.touched.load(Ordering::Relaxed) {
-                    block.touched.store(true, Ordering::Relaxed);
-                }
-                Ok(Lookup::Resident(partition, extent, frame))
-            }
-            None if block.disk.is_some() => Ok(Lookup::OnDisk),
-            None if block.gone => Err(Fault::StaleFid),
-            None => Err(Fault::ForgedFid),
         }
     }
 

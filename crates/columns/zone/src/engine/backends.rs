@@ -11,6 +11,7 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Settings;
 use strongroom_crypto::MacKey;
 
+use super::program::Running;
 use crate::arena::{Arena, ScopeId};
 use crate::policy::ColumnAddress;
 use crate::store::memory::Memory;
@@ -49,6 +50,8 @@ pub(super) struct Ring {
     /// Computations asked for that the ledger has not counted yet.
     pub(super) computed: u64,
     token: Option<MacKey>,
+    /// Programs of the statement, by their identifiers.
+    pub(super) programs: BTreeMap<u64, Box<Running>>,
     open: bool,
 }
 
@@ -165,6 +168,7 @@ impl Ring {
             columns: ColumnScopes::default(),
             computed: 0,
             token: None,
+            programs: BTreeMap::new(),
             open: true,
         }
     }
@@ -210,6 +214,7 @@ impl Ring {
         self.known.clear();
         self.is_orphan = false;
         self.third_argument = None;
+        self.programs.clear();
     }
 }
 

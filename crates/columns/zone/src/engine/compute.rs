@@ -426,7 +426,7 @@ fn operands<'a>(
 
 /// An `integer` in clear, from a word to which it was extended with or without its sign.
 /// `Fault::BadRequest` if the word holds more than 32 bits.
-fn plain(bits: u64) -> Result<i32, Fault> {
+pub(super) fn plain(bits: u64) -> Result<i32, Fault> {
     if let Ok(unsigned) = u32::try_from(bits) {
         return Ok(unsigned.cast_signed());
     }

@@ -11,6 +11,7 @@ use strongroom_columns_values::Out;
 use strongroom_format::columns::{Fid, Kind};
 
 use super::backends::Rings;
+use super::program::vector::Vector;
 use crate::arena::ScopeId;
 use crate::policy::{ColumnAddress, Common};
 use crate::store::{Binding, Store};
@@ -159,6 +160,61 @@ impl ValueSources {
         } else {
             Err(Fault::KindMismatch)
         }
+    }
+
+    /// Copies the values of identifiers, which have to be of this kind, into the rows of a vector;
+    /// 0 stands for NULL. `faults` gets the rows whose value cannot be loaded, as by
+    /// [`Self::load_of`]. `Fault::NoColumnKey` for a column that is bound to no key.
+    pub(super) fn load_rows(
+        &mut self,
+        ring: u16,
+        kind: Kind,
+        fids: impl Iterator<Item = (usize, u64)>,
+        vector: &mut Vector,
+        faults: &mut Vec<(usize, Fault)>,
+    ) -> Result<(), Fault> {
+        let mut stored = Vec::new();
+        let mut out = Out::new();
+        for (row, bits) in fids.filter(|(_, bits)| *bits != 0) {
+            match Fid::from_bits(bits) {
+                Some(fid) if !fid.is_ephemeral() => stored.push((row, fid)),
+                _ => match self.load_of(ring, bits, kind, &mut out) {
+                    Ok(loaded) if vector.set(row, out.value()) => {
+                        vector.add_origin((loaded.scope, loaded.place));
+                    }
+                    Ok(_) => faults.push((row, Fault::StringTooLong)),
+                    Err(fault) => faults.push((row, fault)),
+                },
+            }
+        }
+        let mut places: Vec<ColumnAddress> = Vec::new();
+        let mut numbers = stored.iter();
+        self.store.get_each(&stored, |row, found| {
+            let partition = numbers.next().map_or(0, |(_, fid)| fid.partition());
+            match found {
+                Ok(held) if held.kind != kind => faults.push((row, Fault::KindMismatch)),
+                Ok(held) => {
+                    let place = (partition, held.column);
+                    if places.last() != Some(&place) && !places.contains(&place) {
+                        places.push(place);
+                    }
+                    if !vector.set(row, held.value) {
+                        faults.push((row, Fault::StringTooLong));
+                    }
+                }
+                Err(fault) => faults.push((row, fault)),
+            }
+        });
+        for place in places {
+            let bindings = self.store.bindings();
+            let known = self.rings.get(ring)?.columns.get(place, bindings);
+            let scope = match known {
+                Some(scope) => scope,
+                None => self.scope_of(ring, place)?,
+            };
+            vector.add_origin((scope, Some(place)));
+        }
+        Ok(())
     }
 
     /// The scope, in the ring's arena, of a value that is computed from values of both scopes.

@@ -1,0 +1,193 @@
+//! The rows for which a program is carried out together: what its registers hold, which rows are
+//! left, which have failed.
+//!
+//! Must not: compute.
+
+use std::ops::Range;
+
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::program::{Register, truths};
+
+use super::vector::Vector;
+
+/// Rows that are carried out together: their vectors stay in the processor's cache.
+pub(super) const CHUNK_ROWS: usize = 256;
+
+/// Some rows of a batch.
+pub(super) struct Chunk<'a> {
+    /// Of each input the words of all rows of the batch.
+    inputs: &'a [u64],
+    /// Rows of the batch.
+    batch_rows: usize,
+    /// The rows of the batch that are in the chunk.
+    range: Range<usize>,
+    /// By register.
+    pub(super) vectors: Vec<Vector>,
+    /// By register, whether the vector has been filled.
+    filled: Vec<bool>,
+    /// The rows that count: those that were not dropped and have not failed, in ascending order.
+    /// Behind them, for each condition within which instructions are carried out, its rows.
+    rows: Vec<Vec<usize>>,
+    /// The rows that have failed, and why.
+    faults: Vec<(usize, Fault)>,
+    /// How many values were computed.
+    pub(super) computed: u64,
+    /// Whether an input has values of the statement, which it may have computed.
+    pub(super) reads_computed: bool,
+}
+
+impl<'a> Chunk<'a> {
+    /// These rows of a batch of `batch_rows` rows, whose inputs are `inputs`.
+    pub(super) fn new(inputs: &'a [u64], batch_rows: usize, range: Range<usize>) -> Self {
+        Self {
+            inputs,
+            batch_rows,
+            rows: vec![(0..range.len()).collect()],
+            range,
+            vectors: Vec::new(),
+            filled: Vec::new(),
+            faults: Vec::new(),
+            computed: 0,
+            reads_computed: false,
+        }
+    }
+
+    /// Makes as many empty registers as a program has.
+    pub(super) fn begin(&mut self, registers: usize) {
+        if self.vectors.len() < registers {
+            self.vectors.resize_with(registers, Vector::new);
+        }
+        self.filled = vec![false; registers];
+    }
+
+    /// Number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// The word of an input in a row; 0 for an unknown one.
+    pub(super) fn input(&self, register: Register, row: usize) -> u64 {
+        let at = usize::from(register) * self.batch_rows + self.range.start + row;
+        self.inputs.get(at).copied().unwrap_or(0)
+    }
+
+    /// The rows for which the next instruction is to be carried out.
+    pub(super) fn rows(&self) -> &[usize] {
+        self.rows.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// The rows that count, within conditions or not.
+    pub(super) fn all_rows(&self) -> &[usize] {
+        self.rows.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// Takes a register's vector out, emptied, to be filled and put back.
+    pub(super) fn take(&mut self, register: usize) -> Vector {
+        let mut vector = Vector::new();
+        if let Some(place) = self.vectors.get_mut(register) {
+            std::mem::swap(&mut vector, place);
+        }
+        vector.begin(self.range.len());
+        vector
+    }
+
+    /// Puts a register's vector back, filled.
+    pub(super) fn put(&mut self, register: usize, vector: Vector) {
+        if let Some(place) = self.vectors.get_mut(register) {
+            *place = vector;
+        }
+        if let Some(filled) = self.filled.get_mut(register) {
+            *filled = true;
+        }
+    }
+
+    /// Whether a register was filled.
+    pub(super) fn is_filled(&self, register: usize) -> bool {
+        self.filled.get(register).is_some_and(|filled| *filled)
+    }
+
+    /// A register's vector.
+    ///
+    /// # Errors
+    /// [`Fault::BadRequest`] for an unknown register.
+    pub(super) fn vector(&self, register: Register) -> Result<&Vector, Fault> {
+        let vector = self.vectors.get(usize::from(register));
+        vector.ok_or(Fault::BadRequest)
+    }
+
+    /// Drops rows that have failed.
+    pub(super) fn fail(&mut self, faults: Vec<(usize, Fault)>) {
+        if faults.is_empty() {
+            return;
+        }
+        for rows in &mut self.rows {
+            rows.retain(|row| faults.iter().all(|(failed, _)| failed != row));
+        }
+        self.faults.extend(faults);
+    }
+
+    /// Until [`Self::widen`], only rows count whose truth is one of `which`.
+    ///
+    /// # Errors
+    /// [`Fault::BadRequest`] for an unknown register.
+    pub(super) fn narrow(&mut self, of: Register, which: u8) -> Result<(), Fault> {
+        let vector = self.vector(of)?;
+        let is_in = |row: &&usize| {
+            let bit = match vector.truth(**row) {
+                Some(false) => truths::FALSE,
+                Some(true) => truths::TRUE,
+                None => truths::NULL,
+            };
+            which & bit != 0
+        };
+        let rows = self.rows().iter().filter(is_in).copied().collect();
+        self.rows.push(rows);
+        Ok(())
+    }
+
+    /// Ends the last [`Self::narrow`].
+    pub(super) fn widen(&mut self) {
+        if self.rows.len() > 1 {
+            self.rows.pop();
+        }
+    }
+
+    /// Drops the rows for which a truth is not true.
+    ///
+    /// # Errors
+    /// [`Fault::BadRequest`] for an unknown register.
+    pub(super) fn keep(&mut self, of: Register) -> Result<(), Fault> {
+        let vector = self.vectors.get(usize::from(of)).ok_or(Fault::BadRequest)?;
+        for rows in &mut self.rows {
+            rows.retain(|row| vector.truth(*row) == Some(true));
+        }
+        Ok(())
+    }
+
+    /// Drops the rows from this one on, if there is one.
+    pub(super) fn keep_before(&mut self, end: Option<usize>) {
+        if let Some(end) = end {
+            for rows in &mut self.rows {
+                rows.retain(|row| *row < end);
+            }
+        }
+    }
+
+    /// The first row that has failed, and why.
+    pub(super) fn first_fault(&self) -> Option<(usize, Fault)> {
+        self.faults.iter().min_by_key(|(row, _)| *row).copied()
+    }
+
+    /// Appends a byte for each row: 1 if it counts, `fails` if it has failed, otherwise 0.
+    pub(super) fn answer(&self, answers: &mut Vec<u8>, fails: u8) {
+        let first = answers.len();
+        answers.resize(first + self.range.len(), 0);
+        let kept = self.all_rows().iter().map(|row| (*row, 1));
+        let failed = self.faults.iter().map(|(row, _)| (*row, fails));
+        for (row, answer) in kept.chain(failed) {
+            if let Some(place) = answers.get_mut(first + row) {
+                *place = answer;
+            }
+        }
+    }
+}

@@ -1,0 +1,660 @@
+//! Goal: a program gives for many rows what single operations give one by one, tells no more, and is
+//! charged as they are.
+//! Method: programs on some hundred random values with NULLs among them, beside the same in Rust;
+//! tickets with limits.
+
+use strongroom_columns_ring::function::{Aggregate, Arg, by_name};
+use strongroom_columns_ring::program::{Instruction, Program, Sort, Step, orders, truths};
+use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Fault, Host, Op};
+use strongroom_format::columns::Kind;
+use strongroom_format::columns::channel::{Ticket, right};
+
+use super::refused::computed;
+use super::{
+    A, B, ORDINARY, Scene, call, code, fault, go_on, int8, intake, lineage, of_kind,
+    ordered_partition, promote, ticket, with_zone,
+};
+
+const NUMBER: Sort = Sort::Value(Kind::Int8);
+
+/// The code of a function on two bigints.
+fn function(name: &str) -> u16 {
+    u16::try_from(code(name, &[Arg::Of(Kind::Int8); 2])).unwrap()
+}
+
+/// The value of an identifier, for all rows.
+fn literal(fid: u64) -> Instruction {
+    let kind = Kind::Int8;
+    Instruction::Literal { kind, fid }
+}
+
+/// A function of two registers.
+fn compute(name: &str, a: u16, b: u16) -> Instruction {
+    Instruction::Compute {
+        function: function(name),
+        args: [a, b, 0],
+    }
+}
+
+/// Whether the order of two registers is one of these.
+fn compare(orders: u8, a: u16, b: u16) -> Instruction {
+    Instruction::Compare { orders, a, b }
+}
+
+/// An aggregate of a register, for all rows.
+fn of(aggregate: Aggregate, register: u16) -> Step {
+    Step {
+        aggregate: Some(aggregate),
+        of: Some(register),
+        filter: None,
+    }
+}
+
+/// Has the zone keep a program; returns its identifier.
+fn keep(host: &mut Host, program: &Program) -> Result<u64, Broken> {
+    let bytes = program.encode();
+    host.area(go_on)?.write(0, &bytes).unwrap();
+    let r = host.fresh().unwrap().bits();
+    let descriptor = Descriptor {
+        n: u32::try_from(bytes.len()).unwrap(),
+        r,
+        ..Descriptor::of(Op::Program)
+    };
+    host.call(descriptor, go_on).map(|_| r)
+}
+
+/// Has a program carried out for rows, whose inputs are the elements of `inputs`, and returns the
+/// bytes of a condition's answer.
+fn run(host: &mut Host, program: u64, inputs: &[&[u64]]) -> Result<Vec<u8>, Broken> {
+    let rows = inputs.first().map_or(0, |first| first.len());
+    let mut answers = Vec::new();
+    while answers.len() < rows {
+        let words: Vec<u64> = inputs
+            .iter()
+            .flat_map(|input| &input[answers.len()..])
+            .copied()
+            .collect();
+        host.area(go_on)?.write_words(0, &words).unwrap();
+        let descriptor = Descriptor {
+            a: program,
+            n: u32::try_from(rows - answers.len()).unwrap(),
+            ..Descriptor::of(Op::RunProgram)
+        };
+        let done = usize::try_from(host.call(descriptor, go_on)?.value).unwrap();
+        assert!(done > 0 && done <= rows - answers.len());
+        let mut bytes = vec![9; done];
+        host.area(go_on)?.read(ANSWER_HALF, &mut bytes).unwrap();
+        answers.extend(bytes);
+    }
+    Ok(answers)
+}
+
+/// The words of all groups of a program, and the number of groups.
+fn groups(host: &mut Host, program: u64, width: usize) -> Result<Vec<Vec<u64>>, Broken> {
+    let mut all = Vec::new();
+    loop {
+        let r = host.fresh().unwrap().bits();
+        let descriptor = Descriptor {
+            a: program,
+            n: u32::try_from(all.len()).unwrap(),
+            r,
+            ..Descriptor::of(Op::Groups)
+        };
+        let answer = host.call(descriptor, go_on)?;
+        let written = usize::try_from(answer.value).unwrap();
+        let mut words = vec![0; written * width];
+        host.area(go_on)?.read_words(0, &mut words).unwrap();
+        all.extend(words.chunks(width).map(<[u64]>::to_vec));
+        for _ in 1..written * width {
+            host.fresh().unwrap();
+        }
+        if all.len() == usize::try_from(answer.aux).unwrap() {
+            return Ok(all);
+        }
+    }
+}
+
+/// Numbers that repeat, with NULLs among them; the same for the same seed.
+fn numbers(count: usize, mut seed: u64) -> Vec<Option<i64>> {
+    let mut next = || {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(99);
+        (seed >> 33) % 24
+    };
+    (0..count)
+        .map(|_| match next() {
+            23 => None,
+            number => Some(i64::try_from(number).unwrap() - 11),
+        })
+        .collect()
+}
+
+/// Constants of these numbers; 0 for NULL.
+fn constants(scene: &Scene, host: &mut Host, numbers: &[Option<i64>]) -> Vec<u64> {
+    let constant = |number: &Option<i64>| number.map_or(0, |n| scene.int8(host, A, n));
+    numbers.iter().map(constant).collect()
+}
+
+/// `a + b > limit AND (b IS NULL OR b <> a) OR flag`, as SQL has it.
+fn expected(a: Option<i64>, b: Option<i64>, flag: Option<bool>, limit: i64) -> bool {
+    let greater = a.zip(b).map(|(a, b)| a + b > limit);
+    let other = if b.is_none() {
+        Some(true)
+    } else {
+        a.zip(b).map(|(a, b)| a != b)
+    };
+    let both = match (greater, other) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    };
+    both == Some(true) || flag == Some(true)
+}
+
+/// That condition; its inputs are a, b and the flag.
+fn condition(limit: u64) -> Program {
+    Program {
+        inputs: vec![NUMBER, NUMBER, Sort::Truth],
+        instructions: vec![
+            compute("int8pl", 0, 1),
+            literal(limit),
+            compare(orders::GREATER, 3, 4),
+            Instruction::Narrow {
+                of: 5,
+                truths: truths::TRUE | truths::NULL,
+            },
+            Instruction::IsNull(1),
+            compare(orders::LESS | orders::GREATER, 1, 0),
+            Instruction::Or(7, 8),
+            Instruction::Widen,
+            Instruction::And(5, 9),
+            Instruction::Or(11, 2),
+            Instruction::Keep(12),
+        ],
+        ..Program::default()
+    }
+}
+
+#[test]
+fn a_condition_is_true_for_the_rows_for_which_sql_has_it() {
+    with_zone("condition", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let (a, b) = (numbers(600, 1), numbers(600, 2));
+        let flags = numbers(600, 3);
+        let flags: Vec<Option<bool>> = flags.iter().map(|n| n.map(|n| n == 4)).collect();
+        let inputs = [
+            constants(scene, &mut host, &a),
+            constants(scene, &mut host, &b),
+            flags.iter().map(|flag| flag.map_or(2, u64::from)).collect(),
+        ];
+        let limit = scene.int8(&mut host, A, 3);
+        let program = keep(&mut host, &condition(limit)).unwrap();
+        let answers = run(&mut host, program, &[&inputs[0], &inputs[1], &inputs[2]]).unwrap();
+        let rows = a.iter().zip(&b).zip(&flags);
+        let wanted = rows.map(|((a, b), flag)| u8::from(expected(*a, *b, *flag, 3)));
+        assert_eq!(answers, wanted.collect::<Vec<_>>());
+        assert!(answers.contains(&1) && answers.contains(&0));
+    });
+}
+
+/// What is computed of each group: how many rows, and how many of them have a value; sum, least and
+/// greatest value.
+fn aggregates(of: u16) -> Vec<Step> {
+    let step = |aggregate, of, filter| Step {
+        aggregate,
+        of,
+        filter,
+    };
+    vec![
+        step(None, None, None),
+        step(None, Some(of), None),
+        step(Some(Aggregate::Sum), Some(of), None),
+        step(Some(Aggregate::Min), Some(of), None),
+        step(Some(Aggregate::Max), Some(of), Some(2)),
+    ]
+}
+
+/// The value of a bigint, or of a numeric that is a whole number, by its identifier; `None` for 0.
+fn opened(scene: &Scene, host: &mut Host, fid: u64) -> Option<i64> {
+    if fid == 0 {
+        return None;
+    }
+    Some(scene.opened_int8(host, fid).unwrap())
+}
+
+#[test]
+fn groups_are_those_that_sql_makes() {
+    with_zone("groups", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let (keys, values) = (numbers(700, 4), numbers(700, 5));
+        let inputs = [
+            constants(scene, &mut host, &keys),
+            constants(scene, &mut host, &values),
+            values
+                .iter()
+                .map(|value| u64::from(value.is_some_and(|value| value < 0)))
+                .collect(),
+        ];
+        let program = Program {
+            inputs: vec![NUMBER, NUMBER, Sort::Truth],
+            keys: vec![0],
+            aggregates: aggregates(1)
+                .into_iter()
+                // The sum of bigints is a numeric; it is looked at below.
+                .filter(|step| step.aggregate != Some(Aggregate::Sum))
+                .collect(),
+            ..Program::default()
+        };
+        let kept = keep(&mut host, &program).unwrap();
+        run(&mut host, kept, &[&inputs[0], &inputs[1], &inputs[2]]).unwrap();
+        let found = groups(&mut host, kept, program.group_width()).unwrap();
+        // In the order in which their first rows came.
+        let mut order: Vec<Option<i64>> = Vec::new();
+        for key in &keys {
+            if !order.contains(key) {
+                order.push(*key);
+            }
+        }
+        assert_eq!(found.len(), order.len());
+        for (group, key) in found.iter().zip(order) {
+            let first = keys.iter().position(|known| *known == key).unwrap();
+            assert_eq!(group[0], inputs[0][first], "the first row's identifier");
+            let rows = keys.iter().zip(&values).filter(|(known, _)| **known == key);
+            let all: Vec<Option<i64>> = rows.map(|(_, value)| *value).collect();
+            let some = || all.iter().flatten().copied();
+            assert_eq!(group[1], all.len() as u64);
+            assert_eq!(group[2], some().count() as u64);
+            assert_eq!(opened(scene, &mut host, group[3]), some().min());
+            let negative = some().filter(|value| *value < 0).max();
+            assert_eq!(opened(scene, &mut host, group[4]), negative);
+        }
+    });
+}
+
+#[test]
+fn without_keys_there_is_one_group_even_of_no_rows() {
+    with_zone("one-group", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let program = Program {
+            inputs: vec![NUMBER, Sort::Plain, Sort::Truth],
+            aggregates: aggregates(0),
+            ..Program::default()
+        };
+        let kept = keep(&mut host, &program).unwrap();
+        let nothing = groups(&mut host, kept, 5).unwrap();
+        assert_eq!(nothing, [[0; 5]]);
+        // Plain words and truths are keys too.
+        let program = Program {
+            keys: vec![1, 2],
+            ..program
+        };
+        let kept = keep(&mut host, &program).unwrap();
+        assert!(groups(&mut host, kept, 7).unwrap().is_empty());
+        let one = scene.int8(&mut host, A, 5);
+        let inputs: [&[u64]; 3] = [&[one, 0, one, one], &[7, 7, 8, 7], &[1, 1, 1, 2]];
+        run(&mut host, kept, &inputs).unwrap();
+        let found = groups(&mut host, kept, 7).unwrap();
+        let heads: Vec<&[u64]> = found.iter().map(|group| &group[..4]).collect();
+        assert_eq!(heads, [[7, 1, 2, 1], [8, 1, 1, 1], [7, 2, 1, 1]]);
+        // A sum of bigints, as text.
+        let sum = found[0][4];
+        let r = host.fresh().unwrap().bits();
+        let whole = by_name("int8", &[Arg::Of(Kind::Numeric)]).unwrap();
+        let cast = Descriptor {
+            n: u32::from(whole.code),
+            a: sum,
+            r,
+            ..Descriptor::of(Op::Compute)
+        };
+        host.post(cast, go_on).unwrap();
+        assert_eq!(scene.opened_int8(&mut host, r), Ok(5));
+    });
+}
+
+#[test]
+fn more_groups_than_one_answer_has_room_for_come_one_after_the_other() {
+    with_zone("many-groups", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let program = Program {
+            inputs: vec![Sort::Plain, NUMBER],
+            keys: vec![0],
+            aggregates: vec![of(Aggregate::Max, 1)],
+            ..Program::default()
+        };
+        let kept = keep(&mut host, &program).unwrap();
+        let one = scene.int8(&mut host, A, 5);
+        for from in 0..10_u64 {
+            let keys: Vec<u64> = (from * 1000..from * 1000 + 1000).collect();
+            run(&mut host, kept, &[&keys, &[one; 1000]]).unwrap();
+        }
+        assert!(program.groups_per_call() < 10_000);
+        let found = groups(&mut host, kept, 2).unwrap();
+        assert_eq!(found.len(), 10_000);
+        let last = found.last().unwrap();
+        assert_eq!(last[0], 9999);
+        assert_eq!(opened(scene, &mut host, last[1]), Some(5));
+    });
+}
+
+/// A row that fails is told of as such by a condition, and ends an aggregation.
+#[test]
+fn the_fault_of_a_row_is_that_row_s() {
+    with_zone("row-faults", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let values = [Some(6), Some(0), Some(-3), None, Some(0), Some(2)];
+        let fids = constants(scene, &mut host, &values);
+        let six = scene.int8(&mut host, A, 6);
+        let zero = scene.int8(&mut host, A, 0);
+        let mut program = Program {
+            inputs: vec![NUMBER],
+            instructions: vec![
+                literal(six),
+                compute("int8div", 1, 0),
+                literal(zero),
+                compare(orders::GREATER, 2, 3),
+                Instruction::Keep(4),
+            ],
+            ..Program::default()
+        };
+        let kept = keep(&mut host, &program).unwrap();
+        let answers = run(&mut host, kept, &[&fids]).unwrap();
+        assert_eq!(answers, [1, 2, 0, 0, 2, 1]);
+        // Nothing is left of the faults.
+        assert_eq!(call(&mut host, Op::Sync, 0, 0), Ok(0));
+        program.aggregates = vec![of(Aggregate::Max, 2)];
+        let kept = keep(&mut host, &program).unwrap();
+        let failed = run(&mut host, kept, &[&fids]);
+        assert_eq!(failed, fault(Fault::DivisionByZero));
+    });
+}
+
+#[test]
+fn what_is_not_carried_out_for_a_row_does_not_fail_for_it() {
+    with_zone("guarded-rows", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let values = [Some(6), Some(0), Some(-3), None, Some(0), Some(2)];
+        let fids = constants(scene, &mut host, &values);
+        let six = scene.int8(&mut host, A, 6);
+        let zero = scene.int8(&mut host, A, 0);
+        let guarded = Program {
+            instructions: vec![
+                literal(zero),
+                compare(orders::EQUAL, 0, 1),
+                Instruction::Narrow {
+                    of: 2,
+                    truths: truths::FALSE,
+                },
+                literal(six),
+                compute("int8div", 4, 0),
+                Instruction::Widen,
+                Instruction::Choose {
+                    of: 2,
+                    then: 1,
+                    otherwise: 5,
+                },
+            ],
+            aggregates: vec![of(Aggregate::Max, 7)],
+            inputs: vec![NUMBER],
+            keys: vec![],
+        };
+        let kept = keep(&mut host, &guarded).unwrap();
+        run(&mut host, kept, &[&fids]).unwrap();
+        let found = groups(&mut host, kept, 1).unwrap();
+        assert_eq!(opened(scene, &mut host, found[0][0]), Some(3));
+    });
+}
+
+/// A ticket that no other session has.
+fn limited(truths: u64) -> Ticket {
+    Ticket {
+        ticket_id: strongroom_crypto::random16().unwrap(),
+        truths,
+        ..ticket(ORDINARY, &[A])
+    }
+}
+
+/// How many truths a session with so many has left after `act`, and what `act` returned.
+fn left_after<T>(scene: &Scene, truths: u64, act: impl FnOnce(&Scene, &mut Host) -> T) -> (T, u64) {
+    let mut host = scene.host();
+    scene.owner.open(&mut host, &limited(truths)).unwrap();
+    let outcome = act(scene, &mut host);
+    host.end_statement(go_on).unwrap();
+    let mut left = 0;
+    loop {
+        let (a, b) = (scene.int8(&mut host, A, 1), scene.int8(&mut host, A, 2));
+        if of_kind(&mut host, Op::Compare, Kind::Int8, a, b).is_err() {
+            return (outcome, left);
+        }
+        left += 1;
+    }
+}
+
+/// E1: each truth of each row, and each token of a key, is charged as that of a single operation;
+/// and so is what a program tells of rows that fail.
+#[test]
+fn a_program_is_charged_as_single_operations_are() {
+    with_zone("program-charges", |scene| {
+        // 300 comparisons.
+        let compare = |limit: u64| Program {
+            inputs: vec![NUMBER],
+            instructions: vec![
+                literal(limit),
+                compare(orders::LESS, 0, 1),
+                Instruction::Keep(2),
+            ],
+            ..Program::default()
+        };
+        let compared = |scene: &Scene, host: &mut Host| {
+            let one = scene.int8(host, A, 1);
+            let kept = keep(host, &compare(one)).unwrap();
+            run(host, kept, &[&[one; 300]])
+        };
+        let (answers, left) = left_after(scene, 310, compared);
+        assert_eq!((answers.map(|answers| answers.len()), left), (Ok(300), 10));
+        let (answers, left) = left_after(scene, 299, compared);
+        assert_eq!((answers, left), (fault(Fault::BudgetSpent), 0));
+
+        // As many rows, of which nothing is told but whether each fails.
+        let failing = |scene: &Scene, host: &mut Host| {
+            let edge = scene.int8(host, A, i64::MAX - 5);
+            let program = Program {
+                inputs: vec![NUMBER],
+                instructions: vec![
+                    literal(edge),
+                    compute("int8pl", 0, 1),
+                    Instruction::IsNull(2),
+                    Instruction::Keep(3),
+                ],
+                ..Program::default()
+            };
+            let kept = keep(host, &program).unwrap();
+            let secrets: Vec<u64> = (0..10).map(|n| scene.int8(host, A, n)).collect();
+            run(host, kept, &[&secrets])
+        };
+        let (answers, left) = left_after(scene, 30, failing);
+        assert_eq!(answers, Ok(vec![0, 0, 0, 0, 0, 0, 2, 2, 2, 2]));
+        assert!(left <= 20, "{left}");
+    });
+}
+
+/// The same, of values that an earlier operation may have failed to compute, and of keys.
+#[test]
+fn failures_of_earlier_operations_and_tokens_are_charged_too() {
+    with_zone("program-charges-2", |scene| {
+        let failed = |scene: &Scene, host: &mut Host| {
+            let edge = scene.int8(host, A, i64::MAX - 5);
+            let secrets: Vec<u64> = (0..10).map(|n| scene.int8(host, A, n)).collect();
+            let sums: Vec<u64> = secrets
+                .iter()
+                .map(|secret| int8(host, "int8pl", *secret, edge))
+                .collect();
+            let program = Program {
+                inputs: vec![NUMBER],
+                instructions: vec![Instruction::IsNull(0), Instruction::Keep(1)],
+                ..Program::default()
+            };
+            let told = call(host, Op::Sync, 0, 0);
+            assert_eq!(told, super::earlier(Fault::Int8OutOfRange));
+            let kept = keep(host, &program).unwrap();
+            run(host, kept, &[&sums])
+        };
+        let (answers, left) = left_after(scene, 30, failed);
+        assert_eq!(answers, Ok(vec![0, 0, 0, 0, 0, 0, 2, 2, 2, 2]));
+        assert!(left <= 19, "{left}");
+
+        // Tokens of the rows' keys.
+        let grouped = |scene: &Scene, host: &mut Host| {
+            let one = scene.int8(host, A, 1);
+            let program = Program {
+                inputs: vec![NUMBER],
+                keys: vec![0],
+                ..Program::default()
+            };
+            let kept = keep(host, &program).unwrap();
+            run(host, kept, &[&[one; 300]]).map(|_| ())
+        };
+        let (answers, left) = left_after(scene, 310, grouped);
+        assert_eq!((answers, left), (Ok(()), 10));
+        let (answers, _) = left_after(scene, 299, grouped);
+        assert_eq!(answers, fault(Fault::BudgetSpent));
+    });
+}
+
+/// E2: what is not allowed is not computed.
+#[test]
+fn a_program_without_the_right_is_not_carried_out() {
+    with_zone("program-rights", |scene| {
+        // Both keys are there while this session is.
+        let mut owner = scene.client(ORDINARY, &[A, B]);
+        let constants: Vec<u64> = [3, 1, 2]
+            .iter()
+            .map(|n| scene.int8_for(lineage(16_384), &mut owner, A, *n))
+            .collect();
+        let table = ordered_partition(&mut owner, 16_384);
+        let (stored, _) = promote(&mut owner, table, 1, Kind::Int8, &constants).unwrap();
+        let mut host = scene.client(right::COMPUTE | right::CONSTANT, &[A]);
+        let one = scene.int8(&mut host, A, 1);
+        let program = Program {
+            inputs: vec![NUMBER],
+            instructions: vec![
+                literal(one),
+                compare(orders::LESS, 0, 1),
+                Instruction::Keep(2),
+            ],
+            ..Program::default()
+        };
+        let before = computed(scene, &mut owner);
+        let kept = keep(&mut host, &program).unwrap();
+        let refused = run(&mut host, kept, &[&[one, one]]);
+        assert_eq!(refused, fault(Fault::NotAllowed));
+        let grouping = Program {
+            inputs: vec![NUMBER],
+            keys: vec![0],
+            ..Program::default()
+        };
+        let summing = Program {
+            inputs: vec![NUMBER],
+            aggregates: vec![of(Aggregate::Sum, 0)],
+            ..Program::default()
+        };
+        for program in [&grouping, &summing] {
+            let kept = keep(&mut host, program).unwrap();
+            let refused = run(&mut host, kept, &[&[one, one]]);
+            assert_eq!(refused, fault(Fault::NotAllowed));
+        }
+        // Without a session: the order of an ordered column's values, and nothing else of them.
+        let mut nobody = scene.host();
+        let order = Program {
+            inputs: vec![NUMBER, NUMBER],
+            instructions: vec![compare(orders::LESS, 0, 1), Instruction::Keep(2)],
+            ..Program::default()
+        };
+        for program in [&grouping, &summing] {
+            let kept = keep(&mut nobody, program).unwrap();
+            let refused = run(&mut nobody, kept, &[&stored]);
+            assert_eq!(refused, fault(Fault::NotAllowed));
+        }
+        assert_eq!(computed(scene, &mut owner), before, "nothing was computed");
+        let kept = keep(&mut nobody, &order).unwrap();
+        let turned = [stored[1], stored[2], stored[0]];
+        assert_eq!(
+            run(&mut nobody, kept, &[&stored, &turned]),
+            Ok(vec![0, 1, 1])
+        );
+    });
+}
+
+#[test]
+fn programs_that_are_not_there_or_not_valid_are_refused() {
+    with_zone("no-program", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let program = Program {
+            inputs: vec![NUMBER],
+            aggregates: vec![Step {
+                aggregate: None,
+                of: None,
+                filter: None,
+            }],
+            ..Program::default()
+        };
+        let kept = keep(&mut host, &program).unwrap();
+        let own = host.fresh().unwrap().bits();
+        assert_eq!(run(&mut host, own, &[&[0]]), fault(Fault::ForgedFid));
+        let mut other = scene.client(ORDINARY, &[A]);
+        assert_eq!(run(&mut other, kept, &[&[0]]), fault(Fault::ForgedFid));
+        // Of an aggregation nothing is asked ahead; of a condition there are no groups.
+        let ahead = Descriptor {
+            flags: strongroom_columns_ring::op::flag::AHEAD,
+            a: kept,
+            n: 1,
+            ..Descriptor::of(Op::RunProgram)
+        };
+        let refused = host.call(ahead, go_on).map(|_| ());
+        assert_eq!(refused, fault(Fault::BadRequest));
+        let too_many = Descriptor {
+            flags: 0,
+            n: 1025,
+            ..ahead
+        };
+        let refused = host.call(too_many, go_on).map(|_| ());
+        assert_eq!(refused, fault(Fault::BadRequest));
+        let condition = keep(&mut host, &Program::default()).unwrap();
+        let refused = groups(&mut host, condition, 1);
+        assert_eq!(refused, fault(Fault::BadRequest));
+        // A value of another kind is no input.
+        let text = scene.owner.seal(A, Kind::Text, b"x");
+        let text = intake(&mut host, Kind::Text, &text, 0).unwrap();
+        let counted = Program {
+            aggregates: vec![Step {
+                aggregate: None,
+                of: Some(0),
+                filter: None,
+            }],
+            ..program.clone()
+        };
+        let counted = keep(&mut host, &counted).unwrap();
+        let refused = run(&mut host, counted, &[&[text]]);
+        assert_eq!(refused, fault(Fault::KindMismatch));
+        // Bytes that are no program, and an identifier of a statement that is over.
+        host.area(go_on).unwrap().write(0, &[0xff; 64]).unwrap();
+        let no_program = Descriptor {
+            n: 64,
+            r: own,
+            ..Descriptor::of(Op::Program)
+        };
+        let refused = host.call(no_program, go_on).map(|_| ());
+        assert_eq!(refused, fault(Fault::BadRequest));
+        host.end_statement(go_on).unwrap();
+        assert_eq!(run(&mut host, kept, &[&[0]]), fault(Fault::ForgedFid));
+        let bytes = program.encode();
+        host.area(go_on).unwrap().write(0, &bytes).unwrap();
+        let stale = Descriptor {
+            n: u32::try_from(bytes.len()).unwrap(),
+            r: own,
+            ..Descriptor::of(Op::Program)
+        };
+        let refused = host.call(stale, go_on).map(|_| ());
+        assert_eq!(refused, fault(Fault::StaleFid));
+    });
+}
