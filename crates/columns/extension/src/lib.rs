@@ -10,6 +10,7 @@
 //! | `catalog` | finds confidential types; checks definitions |
 //! | `functions` | the functions of SQL: input, output, comparison, computing, aggregates |
 //! | `planning` | selectivity and ANALYZE |
+//! | `batches` | nodes of plans that ask the zone about many rows at once |
 //! | `execution` | when a statement is over; seals rows for the client |
 //! | `scanning` | asks the zone about many rows of a scan at once; keeps its answers |
 //! | `storage` | table access method, promotion, partitions, sweeps |
@@ -18,6 +19,7 @@
 //!
 //! Must not: see a value; let a panic or a fault of the zone become more than an ERROR.
 
+mod batches;
 mod call;
 mod catalog;
 mod execution;
@@ -65,6 +67,7 @@ pub extern "C-unwind" fn _PG_init() {
         transaction_end::install();
         definitions::install();
         indexes::install();
+        batches::install();
         log_follower::register();
         sweep_workers::register();
     });

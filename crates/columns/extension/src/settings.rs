@@ -29,6 +29,8 @@ static CHECKPOINT_INTERVAL: NumberSetting = NumberSetting(Cell::new(60_000));
 static CHECKPOINT_DISTANCE: NumberSetting = NumberSetting(Cell::new(64));
 /// Whether the planner has the zone compare a few rows.
 static ESTIMATES: FlagSetting = FlagSetting(Cell::new(true));
+/// Whether plans have nodes that ask the zone about many rows at once.
+static BATCHES: FlagSetting = FlagSetting(Cell::new(true));
 /// Name of the record that the zone is to make.
 static RECORD: TextSetting = TextSetting(Cell::new(std::ptr::null_mut()));
 /// The parallel group: the leader's arena in decimal and the group's secret in hexadecimal, with a
@@ -96,22 +98,16 @@ pub(crate) fn define() {
         &CHECKPOINT_DISTANCE,
         (1 << 20, pg_sys::GUC_UNIT_MB, pg_sys::GucContext::PGC_SIGHUP),
     );
-    // SAFETY: the strings live for ever; the variable is static.
-    unsafe {
-        pg_sys::DefineCustomBoolVariable(
-            c"strongroom.estimates".as_ptr(),
-            c"Has the zone compare some rows with the constants of a query that is planned."
-                .as_ptr(),
-            std::ptr::null(),
-            ESTIMATES.0.as_ptr(),
-            true,
-            pg_sys::GucContext::PGC_USERSET,
-            0,
-            None,
-            None,
-            None,
-        );
-    }
+    define_flag(
+        c"strongroom.estimates",
+        c"Has the zone compare some rows with the constants of a query that is planned.",
+        &ESTIMATES,
+    );
+    define_flag(
+        c"strongroom.batches",
+        c"Has the planner use nodes that ask the zone about many rows at once.",
+        &BATCHES,
+    );
     define_text(
         c"strongroom.record",
         c"Name of a record that the zone is to make of what this session asks it; empty for none.",
@@ -129,6 +125,25 @@ pub(crate) fn define() {
             | pg_sys::GUC_NOT_IN_SAMPLE
             | pg_sys::GUC_DISALLOW_IN_FILE,
     );
+}
+
+/// Defines a boolean setting with PostgreSQL that everybody may change, whose variable is `at`.
+fn define_flag(name: &CStr, purpose: &CStr, at: &'static FlagSetting) {
+    // SAFETY: the strings are copied or live for ever; the variable is static.
+    unsafe {
+        pg_sys::DefineCustomBoolVariable(
+            name.as_ptr(),
+            purpose.as_ptr(),
+            std::ptr::null(),
+            at.0.as_ptr(),
+            at.0.get(),
+            pg_sys::GucContext::PGC_USERSET,
+            0,
+            None,
+            None,
+            None,
+        );
+    }
 }
 
 /// Defines an integer setting with PostgreSQL, from 0 to `most`, whose variable is `at`.
@@ -193,6 +208,11 @@ pub(crate) fn sweep_delay() -> c_int {
 /// Whether the planner has the zone compare a few rows.
 pub(crate) fn are_estimates_on() -> bool {
     ESTIMATES.0.get()
+}
+
+/// Whether plans have nodes that ask the zone about many rows at once.
+pub(crate) fn are_batches_on() -> bool {
+    BATCHES.0.get()
 }
 
 /// Seconds between two rounds of sweeps; 0 for none.

@@ -93,6 +93,9 @@ pub enum Op {
     /// groups; the fault of the first row that fails is the answer.
     RunProgram = 43,
 
+    /// Posted. Program `a` and its groups are not needed any more.
+    ForgetProgram = 44,
+
     // ---- aggregates ----
     /// Posted. Adds value `b` to the accumulator `r`, an ephemeral, that is made when it is not
     /// there: aggregate `n`, kind `flags`. `a` is the delimiter of `string_agg`, otherwise 0.
@@ -243,6 +246,7 @@ numbered!(
     CompareKeyed,
     Program,
     RunProgram,
+    ForgetProgram,
     Accumulate,
     Final,
     Combine,
@@ -286,6 +290,7 @@ impl Op {
                 | Self::PostEnvelope
                 | Self::Compute
                 | Self::ThirdArgument
+                | Self::ForgetProgram
                 | Self::Accumulate
                 | Self::Combine
                 | Self::Prefetch

@@ -1,9 +1,9 @@
 //! Programs: what the zone does with many rows at once, in the place of an operation for each row.
 //!
-//! A program has the confidential part of a query's condition, or of an aggregation. It is a list of
-//! instructions. Each defines one register; the registers of the inputs come first. A register is a
-//! vector: it has something for each row. The extension compiles a program once for each execution
-//! of a plan ([`crate::Op::Program`]), and then sends the inputs of its rows in batches
+//! A program has the confidential part of a query's condition, or of an aggregation. It is a list
+//! of instructions. Each defines one register; the registers of the inputs come first. A register
+//! is a vector: it has something for each row. The extension compiles a program once for each
+//! execution of a plan ([`crate::Op::Program`]), and then sends the inputs of its rows in batches
 //! ([`crate::Op::RunProgram`]). NULL is the identifier 0.
 //!
 //! Invariant: [`Program::decode`] returns only programs whose registers are defined before they are
@@ -115,6 +115,44 @@ pub enum Instruction {
     Keep(Register),
 }
 
+impl Instruction {
+    /// The instruction with each of its registers replaced by what `f` gives for it.
+    #[must_use]
+    pub fn map_registers(self, f: impl Fn(Register) -> Register) -> Self {
+        match self {
+            Self::Literal { .. } | Self::Number(_) | Self::Widen => self,
+            Self::Compute { function, args } => Self::Compute {
+                function,
+                args: args.map(f),
+            },
+            Self::Test { function, args } => Self::Test {
+                function,
+                args: args.map(f),
+            },
+            Self::Compare { orders, a, b } => Self::Compare {
+                orders,
+                a: f(a),
+                b: f(b),
+            },
+            Self::And(a, b) => Self::And(f(a), f(b)),
+            Self::Or(a, b) => Self::Or(f(a), f(b)),
+            Self::Not(of) => Self::Not(f(of)),
+            Self::IsNull(of) => Self::IsNull(f(of)),
+            Self::Narrow { of, truths } => Self::Narrow { of: f(of), truths },
+            Self::Choose {
+                of,
+                then,
+                otherwise,
+            } => Self::Choose {
+                of: f(of),
+                then: f(then),
+                otherwise: f(otherwise),
+            },
+            Self::Keep(of) => Self::Keep(f(of)),
+        }
+    }
+}
+
 /// Bits of [`Instruction::Compare`].
 pub mod orders {
     /// The left operand is less.
@@ -182,8 +220,8 @@ impl Program {
     /// The sorts of all registers, inputs first.
     ///
     /// # Errors
-    /// [`Fault::BadRequest`] if the program is not a valid one: an unknown function, a register that
-    /// is not defined before or is of another sort, a limit that is passed, a `Widen` without
+    /// [`Fault::BadRequest`] if the program is not a valid one: an unknown function, a register
+    /// that is not defined before or is of another sort, a limit that is passed, a `Widen` without
     /// `Narrow`.
     pub fn sorts(&self) -> Result<Vec<Sort>, Fault> {
         checks::sorts(self)

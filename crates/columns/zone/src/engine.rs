@@ -12,14 +12,17 @@ mod batch;
 mod compare;
 mod compute;
 mod functions;
+mod groups;
 mod log;
 mod plain;
 mod program;
 mod promote;
+mod running;
 mod session;
 mod status;
 mod value_sources;
 mod values;
+mod vector;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,8 +42,8 @@ use crate::session::{ColumnKeys, Session};
 use crate::store::Store;
 use backends::Ring;
 use functions::Functions;
-use program::vector::Vector;
 use value_sources::ValueSources;
+use vector::Vector;
 
 /// The zone: all state of the engine's one thread.
 pub struct Zone {
@@ -279,6 +282,7 @@ impl Zone {
             Op::Accumulate => self.accumulate(ring, descriptor),
             Op::Combine => self.combine(ring, descriptor),
             Op::Prefetch => self.prefetch(descriptor),
+            Op::ForgetProgram => self.forget_program(ring, descriptor),
             _ => Err(Fault::BadRequest),
         };
         let computes = matches!(op, Op::Compute | Op::Accumulate | Op::Combine);

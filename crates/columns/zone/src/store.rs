@@ -63,6 +63,7 @@ pub use column_keys::Binding;
 pub use faults::fault_of;
 pub use files::{ANCHOR_NAME, BLOCKS_NAME, Directory, Files, HEADER_NAME, LOG_NAME, MANIFEST_NAME};
 pub use log::{LogFile, LogStorage};
+pub use lookup::StoredValue;
 pub use open::{Options, create, open};
 pub use promotion::{Promotion, Source};
 pub use publication::{Publication, Unpublished};
@@ -75,7 +76,7 @@ use block_cache::BlockCache;
 use durability::Durability;
 use faults::Failure;
 use keyed_order::KeyedOrder;
-use lookup::{Lookup, value_of};
+use lookup::{Lookup, find_each, value_of};
 use memory::Memory;
 use partition::{Chosen, Refusal};
 use partition_table::PartitionTable;
@@ -84,17 +85,6 @@ use redo_log::RedoLog;
 use replay::{Phase, Replay};
 
 use crate::key_ledger::KeyLedgers;
-
-/// A value, and what its extent says about it.
-#[derive(Clone, Copy)]
-pub struct StoredValue<'a> {
-    /// The value.
-    pub value: Value<'a>,
-    /// Kind of its column.
-    pub kind: Kind,
-    /// Its column (`attnum`).
-    pub column: u16,
-}
 
 /// Figures of a store. No values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +162,39 @@ impl Store {
             return Ok(None);
         };
         value_of(partition, extent, frame, fid).map(Some)
+    }
+
+    /// Calls `take` with the number and the value, or the fault, of each of these identifiers, as
+    /// [`Store::get`] returns it, in this order. Reads blocks from disk as needed.
+    pub(crate) fn get_each(
+        &mut self,
+        fids: &[(usize, Fid)],
+        mut take: impl FnMut(usize, Result<StoredValue<'_>, Fault>),
+    ) {
+        if let Err(fault) = self.check_recovered() {
+            fids.iter()
+                .for_each(|(number, _)| take(*number, Err(fault)));
+            return;
+        }
+        let mut rest = fids;
+        loop {
+            rest = find_each(&self.partitions, rest, &mut take);
+            let Some(((number, fid), others)) = rest.split_first() else {
+                return;
+            };
+            // Its block is on disk.
+            take(*number, self.get(*fid));
+            rest = others;
+        }
+    }
+
+    /// Looks up where the value's block is, and marks it as used. `Fault::StaleFid` for what
+    /// existed earlier, `Fault::ForgedFid` for what never did, `Fault::Recovering` before the log
+    /// is replayed.
+    #[inline]
+    fn find(&self, fid: Fid) -> Result<Lookup<'_>, Fault> {
+        self.check_recovered()?;
+        lookup::find(&self.partitions, fid)
     }
 
     /// Reads the blocks of these identifiers into memory, where they stay until the next operation

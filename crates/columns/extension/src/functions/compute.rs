@@ -53,7 +53,7 @@ fn function_and_site(call: &Call) -> (&'static Function, Site) {
 
 /// The function of the list with the name, or an alias, and the argument types of an SQL function.
 /// `None` if there is none.
-fn look_up(called: &types::Function) -> Option<&'static Function> {
+pub(crate) fn look_up(called: &types::Function) -> Option<&'static Function> {
     let arg = |oid: &pg_sys::Oid| match (types::kind_of(*oid), oid.to_u32()) {
         (Some(kind), _) => Some(Arg::Of(kind)),
         (None, INT4) => Some(Arg::Plain),
@@ -86,7 +86,7 @@ fn operand(call: &Call, function: &Function, at: usize) -> u64 {
 }
 
 /// Whether the result may depend on the session's time zone.
-fn depends_on_time_zone(function: &Function) -> bool {
+pub(crate) fn depends_on_time_zone(function: &Function) -> bool {
     let with_zone = Arg::Of(Kind::Timestamptz);
     function.args.contains(&with_zone) || matches!(function.gives, Gives::Value(Kind::Timestamptz))
 }

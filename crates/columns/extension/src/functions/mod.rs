@@ -6,7 +6,7 @@
 mod administration;
 mod aggregates;
 mod comparison;
-mod compute;
+pub(crate) mod compute;
 mod conversion_trigger;
 mod input_output;
 pub(crate) mod modifiers;

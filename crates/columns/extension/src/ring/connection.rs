@@ -2,9 +2,10 @@
 //! answers.
 //!
 //! The data area has a half for arguments and a half for answers. The end of each half belongs to
-//! prefetched questions ([`Prefetched`]); the start of the answers' half also holds envelopes of
-//! posted operations until the zone has read them. Invariant: no part is written while a posted
-//! operation may still read it. Must not: raise an ERROR, except for an interrupt during a wait.
+//! batches of rows (`batches.rs`) and to prefetched questions ([`Prefetched`]); the start of the
+//! answers' half also holds envelopes of posted operations until the zone has read them. Invariant:
+//! no part is written while a posted operation may still read it. Must not: raise an ERROR, except
+//! for an interrupt during a wait.
 
 use std::cell::Cell;
 
@@ -16,11 +17,12 @@ use strongroom_columns_ring::{
 use strongroom_format::columns::{Fid, Kind};
 
 use crate::interrupts::check_while_waiting;
+use crate::ring::batches::{BATCH_OFFSET, Batches};
 use crate::settings;
 
 /// Bytes at the end of each half of the data area that prefetched questions use.
 pub(crate) const PREFETCH_SIZE: usize = 1 << 17;
-const PREFETCH_OFFSET: usize = ANSWER_HALF - PREFETCH_SIZE;
+pub(super) const PREFETCH_OFFSET: usize = ANSWER_HALF - PREFETCH_SIZE;
 /// The longest envelope that is opened without waiting for the zone, in bytes.
 const POSTED_ENVELOPE_MAX: usize = 1 << 15;
 
@@ -36,7 +38,7 @@ pub(crate) fn latest_number() -> u32 {
 
 /// A connection, and what was done over it since the end of the last statement.
 pub(crate) struct Connection {
-    host: Host,
+    pub(super) host: Host,
     /// Operations were posted whose faults nothing has asked for.
     unconfirmed: bool,
     /// The statement has ephemerals.
@@ -54,7 +56,8 @@ pub(crate) struct Connection {
     /// The last prefetched operation that may still use its part of the data area.
     last_prefetch: Option<u32>,
     /// How often a long argument or answer has overwritten prefetched answers.
-    overwritten: u32,
+    pub(super) overwritten: u32,
+    pub(super) batches: Batches,
 }
 
 /// A prefetched question: an operation whose answers are read later.
@@ -81,6 +84,7 @@ impl Connection {
             envelope_bytes: 0,
             last_prefetch: None,
             overwritten: 0,
+            batches: Batches::default(),
         }
     }
 
@@ -144,6 +148,7 @@ impl Connection {
     /// `Interrupted` if the ring is full: to be called again then. `Lost` if the zone is gone.
     pub(super) fn end_statement(&mut self) -> Result<(), Broken> {
         self.seen_alive = false;
+        self.batches.forget_answers();
         if self.has_ephemerals {
             self.host.end_statement(|| Err(Interrupted))?;
             self.has_ephemerals = false;
@@ -248,7 +253,7 @@ impl Connection {
     /// zone is gone.
     fn post_envelope(&mut self, kind: Kind, envelope: &[u8]) -> Result<u64, Broken> {
         let size = envelope.len().next_multiple_of(8);
-        if self.envelope_bytes.saturating_add(size) > ANSWER_HALF - PREFETCH_SIZE {
+        if self.envelope_bytes.saturating_add(size) > BATCH_OFFSET {
             self.call(Descriptor::of(Op::Sync))?;
         }
         let offset = ANSWER_HALF + self.envelope_bytes;
@@ -333,7 +338,10 @@ impl Connection {
     /// Waits until no posted or prefetched operation uses the data area up to `end`, which is about
     /// to be written. May report the fault of a posted operation. `Lost` if the zone is gone,
     /// `Interrupted` at the end of a transaction.
-    fn wait_until_writable(&mut self, end: usize) -> Result<(), Broken> {
+    pub(super) fn wait_until_writable(&mut self, end: usize) -> Result<(), Broken> {
+        if end > BATCH_OFFSET {
+            self.finish_batches()?;
+        }
         if end > PREFETCH_OFFSET {
             self.finish_prefetches()?;
         }
@@ -476,15 +484,15 @@ impl Connection {
     /// answers.
     const fn note_answer(&mut self, offset: usize, len: usize) {
         let end = offset.saturating_add(len);
-        let over_questions = offset < ANSWER_HALF && end > PREFETCH_OFFSET;
-        if over_questions || end > ANSWER_HALF + PREFETCH_OFFSET {
+        let over_questions = offset < ANSWER_HALF && end > BATCH_OFFSET;
+        if over_questions || end > ANSWER_HALF + BATCH_OFFSET {
             self.overwritten = self.overwritten.wrapping_add(1);
         }
     }
 
     /// Copies bytes out of the data area. `BadRequest` if they do not lie in it, `Lost` if the zone
     /// is gone.
-    fn copy(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
+    pub(super) fn copy(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
         let bad = Broken::Fault(Fault::BadRequest);
         if len > AREA_SIZE {
             return Err(bad);

@@ -3,6 +3,7 @@
 //!
 //! Must not: see a value.
 
+pub(crate) mod batches;
 pub(crate) mod connection;
 pub(crate) mod deferred_fault;
 pub(crate) mod history;

@@ -213,6 +213,12 @@ pub(crate) fn end_statement() {
     if_connected(Connection::end_statement);
 }
 
+/// Has the zone forget a program, if there is a connection. Neither waits nor raises: what cannot
+/// be sent now is forgotten at the end of the statement.
+pub(crate) fn forget_program(id: u64) {
+    if_connected(|connection| connection.forget_program(id));
+}
+
 /// Makes this session the leader of a parallel group, if it has a connection, and puts the group
 /// into the setting that parallel workers inherit; without a connection, clears the setting. To be
 /// called before the workers are started. Raises the zone's faults as an ERROR.

@@ -59,6 +59,14 @@ fn call_batch(words: &[u64], descriptor: Descriptor, count: usize) -> Option<Vec
     })
 }
 
+/// Notes a question that was asked of the rows of a page, to be asked of the next pages. Nothing
+/// for a batch, which is asked about when it was read.
+fn remember(page: &CurrentPage, question: Question) {
+    if let Some(scan) = page.scan() {
+        prefetch::remember(scan, question);
+    }
+}
+
 /// The number of words, for a descriptor.
 fn length(words: &[u64]) -> u32 {
     u32::try_from(words.len()).unwrap_or(u32::MAX)
@@ -70,7 +78,7 @@ fn length(words: &[u64]) -> u32 {
 pub(crate) fn compare(kind: Kind, a: u64, b: u64) -> Option<(i32, usize)> {
     let (page, column, with, turned) =
         match (CurrentPage::find(kind, a), CurrentPage::find(kind, b)) {
-            (Some((page, first)), Some((other, second))) if page.scan == other.scan => {
+            (Some((page, first)), Some((other, second))) if page.source == other.source => {
                 return compare_pairs(kind, &page, (first, second), (a, b));
             }
             (Some((page, column)), _) => (page, column, b, false),
@@ -94,7 +102,7 @@ pub(crate) fn compare(kind: Kind, a: u64, b: u64) -> Option<(i32, usize)> {
         with,
         turned,
     };
-    prefetch::remember(page.scan, question);
+    remember(&page, question);
     answers::keep_orders(&orders, &of, with, turned)
 }
 
@@ -125,7 +133,7 @@ fn compare_pairs(
         ..Descriptor::of(Op::CompareMany)
     };
     let orders = call_batch(&pairs, descriptor, count)?;
-    prefetch::remember(page.scan, Question::Pairs { kind, columns });
+    remember(page, Question::Pairs { kind, columns });
     answers::keep_pair_orders(&orders, &pairs)
 }
 
@@ -151,7 +159,7 @@ pub(crate) fn test(code: u16, kind: Kind, a: u64, b: u64) -> Option<(bool, usize
         column,
         with: b,
     };
-    prefetch::remember(page.scan, question);
+    remember(&page, question);
     answers::keep_truths(&truths, &of, code, b);
     let first = truths.first().filter(|truth| **truth < 2)?;
     Some((*first != 0, of.len()))
@@ -197,7 +205,7 @@ pub(crate) fn token(kind: Kind, fid: u64, batched: bool) -> (Token, usize) {
     if let Some((page, column)) = page
         && of.len() > 1
     {
-        prefetch::remember(page.scan, Question::Token { kind, column });
+        remember(&page, Question::Token { kind, column });
     }
     answers::keep_tokens(&known, &of);
     let (tokens, _) = known.as_chunks::<2>();

@@ -152,7 +152,8 @@ fn a_program_that_breaks_a_rule_is_refused() {
         then: 0,
         otherwise: 1,
     }));
-    // A function that gives a value, or that is unknown, is no test; its arguments are of its kinds.
+    // A function that gives a value, or that is unknown, is no test; its arguments are of its
+    // kinds.
     let plus = code("int8pl", &[Arg::Of(Kind::Int8); 2]);
     for (function, args) in [(plus, [0, 0, 0]), (1, [0, 0, 0])] {
         is_refused(push(Instruction::Test { function, args }));

@@ -11,7 +11,7 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Settings;
 use strongroom_crypto::MacKey;
 
-use super::program::Running;
+use super::running::Running;
 use crate::arena::{Arena, ScopeId};
 use crate::policy::ColumnAddress;
 use crate::store::memory::Memory;

@@ -7,10 +7,9 @@
 //! compute itself, or decide who may do what.
 
 mod chunk;
-mod groups;
+mod grouping;
 mod instructions;
 mod truths;
-pub(super) mod vector;
 
 use std::time::Instant;
 
@@ -21,14 +20,15 @@ use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 
 use super::backends::Group;
+use super::groups::{GroupState, Groups, KeyValue};
+use super::running::Running;
 use super::value_sources::PolicyInput;
 use super::{Zone, answers_of, copy_bytes, copy_words, len_of, offset_of};
-use crate::arena::{Meta, ScopeId};
+use crate::arena::Meta;
 use chunk::{CHUNK_ROWS, Chunk};
-use groups::{GroupState, Groups, KeyValue};
 
 /// The most programs of one statement.
-const PROGRAMS_MAX: usize = 1024;
+const PROGRAMS_MAX: usize = 1 << 16;
 /// After this time a batch is answered although rows are left: no other ring is served meanwhile,
 /// and the backend that waits cannot cancel it.
 const BATCH_TIME_MAX: std::time::Duration = std::time::Duration::from_millis(20);
@@ -36,23 +36,11 @@ const BATCH_TIME_MAX: std::time::Duration = std::time::Duration::from_millis(20)
 /// The byte of a row for which a condition has failed.
 const FAILS: u8 = 2;
 
-/// A program of a statement, and the groups of the rows that it has had.
-pub(super) struct Running {
-    program: Program,
-    /// Of all registers, inputs first.
-    sorts: Vec<Sort>,
-    groups: Groups,
-    /// Of each aggregate, the keys that its values were made from. `None` without a value.
-    scopes: Vec<Option<ScopeId>>,
-    /// Of each key that is computed, likewise.
-    key_scopes: Vec<Option<ScopeId>>,
-}
-
 impl Zone {
     /// [`strongroom_columns_ring::Op::Program`]: keeps the program of `n` bytes in the data area
-    /// under the identifier `r`, until the statement ends. `Fault::BadRequest` for bytes that are no
-    /// program, or an identifier that has one; `Fault::ForgedFid` and `Fault::StaleFid` for one that
-    /// is not of this statement; `Fault::ArenaFull` above 1024 programs.
+    /// under the identifier `r`, until the statement ends. `Fault::BadRequest` for bytes that are
+    /// no program, or an identifier that has one; `Fault::ForgedFid` and `Fault::StaleFid` for one
+    /// that is not of this statement; `Fault::ArenaFull` above 65536 programs.
     pub(super) fn keep_program(
         &mut self,
         ring: u16,
@@ -81,6 +69,21 @@ impl Zone {
         };
         state.programs.insert(descriptor.r, Box::new(running));
         Ok(0)
+    }
+
+    /// [`strongroom_columns_ring::Op::ForgetProgram`]: drops program `a`, if it is there.
+    /// `Fault::ForgedFid` for an unknown ring.
+    pub(super) fn forget_program(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+    ) -> Result<(), Fault> {
+        self.sources
+            .rings
+            .get_mut(ring)?
+            .programs
+            .remove(&descriptor.a);
+        Ok(())
     }
 
     /// [`strongroom_columns_ring::Op::RunProgram`]: carries out program `a` for `n` rows. Returns
@@ -223,10 +226,10 @@ impl Zone {
         Ok(())
     }
 
-    /// [`strongroom_columns_ring::Op::Groups`]: writes the groups of program `a` from number `n` on.
-    /// Returns how many, and in `aux` the number of all. `Fault::ForgedFid` for an unknown program;
-    /// `Fault::BadRequest` for a condition, or if the words do not fit into the data area; faults of
-    /// the policy, and of the results.
+    /// [`strongroom_columns_ring::Op::Groups`]: writes the groups of program `a` from number `n`
+    /// on. Returns how many, and in `aux` the number of all. `Fault::ForgedFid` for an unknown
+    /// program; `Fault::BadRequest` for a condition, or if the words do not fit into the data area;
+    /// faults of the policy, and of the results.
     pub(super) fn groups(
         &mut self,
         ring: u16,

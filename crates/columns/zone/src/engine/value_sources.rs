@@ -11,7 +11,7 @@ use strongroom_columns_values::Out;
 use strongroom_format::columns::{Fid, Kind};
 
 use super::backends::Rings;
-use super::program::vector::Vector;
+use super::vector::Vector;
 use crate::arena::ScopeId;
 use crate::policy::{ColumnAddress, Common};
 use crate::store::{Binding, Store};

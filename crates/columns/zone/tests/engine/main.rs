@@ -17,6 +17,7 @@ mod faults;
 mod ledgers;
 mod lineages;
 mod owner;
+mod program_charges;
 mod programs;
 mod refused;
 mod results;

@@ -34,6 +34,7 @@ mod relations;
 mod replay;
 mod results;
 mod retired;
+mod sets;
 mod slot;
 mod statements;
 mod sweeper;

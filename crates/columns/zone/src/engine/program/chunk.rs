@@ -8,7 +8,7 @@ use std::ops::Range;
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::program::{Register, truths};
 
-use super::vector::Vector;
+use crate::engine::vector::Vector;
 
 /// Rows that are carried out together: their vectors stay in the processor's cache.
 pub(super) const CHUNK_ROWS: usize = 256;
@@ -21,6 +21,8 @@ pub(super) struct Chunk<'a> {
     batch_rows: usize,
     /// The rows of the batch that are in the chunk.
     range: Range<usize>,
+    /// The number of inputs, which are the first registers.
+    input_count: usize,
     /// By register.
     pub(super) vectors: Vec<Vector>,
     /// By register, whether the vector has been filled.
@@ -42,6 +44,7 @@ impl<'a> Chunk<'a> {
         Self {
             inputs,
             batch_rows,
+            input_count: inputs.len() / batch_rows.max(1),
             rows: vec![(0..range.len()).collect()],
             range,
             vectors: Vec::new(),
@@ -101,9 +104,9 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Whether a register was filled.
-    pub(super) fn is_filled(&self, register: usize) -> bool {
-        self.filled.get(register).is_some_and(|filled| *filled)
+    /// Whether a register is an input that was not filled yet.
+    pub(super) fn is_missing(&self, register: usize) -> bool {
+        register < self.input_count && self.filled.get(register).is_some_and(|filled| !filled)
     }
 
     /// A register's vector.

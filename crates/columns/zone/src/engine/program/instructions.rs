@@ -10,11 +10,11 @@ use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 
 use super::chunk::Chunk;
-use super::vector::Vector;
 use crate::engine::Zone;
 use crate::engine::compute::plain;
 use crate::engine::functions::Resolved;
 use crate::engine::value_sources::{Loaded, PolicyInput};
+use crate::engine::vector::Vector;
 
 impl Zone {
     /// Carries out an instruction of a program, which defines a register. Rows for which it fails
@@ -104,7 +104,7 @@ impl Zone {
         register: Register,
     ) -> Result<(), Fault> {
         let at = usize::from(register);
-        if chunk.is_filled(at) {
+        if !chunk.is_missing(at) {
             return Ok(());
         }
         let sort = *sorts.get(at).ok_or(Fault::BadRequest)?;

@@ -1,5 +1,5 @@
-//! The instructions whose result the server could learn by single operations: comparisons and tests.
-//! Each row's truth is charged as that of a single operation.
+//! The instructions whose result the server could learn by single operations: comparisons and
+//! tests. Each row's truth is charged as that of a single operation.
 //!
 //! Must not: give a truth that the policy has not judged.
 

@@ -21,7 +21,7 @@ enum Tag {
 }
 
 /// A vector: for each row a value, a truth, a number or NULL.
-pub(in crate::engine) struct Vector {
+pub(super) struct Vector {
     tags: Vec<Tag>,
     words: Vec<u64>,
     bytes: Buf,
@@ -33,11 +33,11 @@ pub(in crate::engine) struct Vector {
 }
 
 /// Scope of a value, and the column in which it is stored, if it is.
-pub(in crate::engine) type Origin = (ScopeId, Option<ColumnAddress>);
+pub(super) type Origin = (ScopeId, Option<ColumnAddress>);
 
 impl Vector {
     /// A vector without rows.
-    pub(in crate::engine) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             tags: Vec::new(),
             words: Vec::new(),
@@ -55,7 +55,7 @@ impl Vector {
     }
 
     /// Overwrites the contents. No rows are left.
-    pub(in crate::engine) fn wipe(&mut self) {
+    pub(super) fn wipe(&mut self) {
         self.words.as_mut_slice().zeroize();
         self.words.clear();
         self.tags.clear();
@@ -102,7 +102,7 @@ impl Vector {
     /// GiB or more.
     #[must_use]
     #[inline]
-    pub(in crate::engine) fn set(&mut self, row: usize, value: Value<'_>) -> bool {
+    pub(super) fn set(&mut self, row: usize, value: Value<'_>) -> bool {
         let (tag, word) = match value {
             Value::Word(word) => (Tag::Word, word),
             Value::Bytes(bytes) => {
@@ -136,7 +136,7 @@ impl Vector {
 
     /// Notes where a value of the vector is from.
     #[inline]
-    pub(in crate::engine) fn add_origin(&mut self, origin: Origin) {
+    pub(super) fn add_origin(&mut self, origin: Origin) {
         if self.origins.last() != Some(&origin) && !self.origins.contains(&origin) {
             self.origins.push(origin);
         }

@@ -1,0 +1,350 @@
+//! Which aggregations have a node of this module, and the node's plan.
+//!
+//! The node's own rows have the keys and then the aggregates; its target list and its conditions
+//! refer to these. Must not: execute anything.
+
+use std::ffi::{c_int, c_void};
+
+use pg_sys::{Agg, Aggref, List, Node, NodeTag, Oid, Plan, Var};
+use pgrx::pg_sys;
+use strongroom_columns_ring::function::{AGGREGATE_NAMES, Aggregate};
+use strongroom_columns_ring::program::Step;
+
+use super::expressions::{Compiled, Compiler};
+use super::nodes;
+use crate::catalog::options::items;
+use crate::catalog::types;
+
+/// `count(*)` and `count("any")` (`pg_proc.dat`).
+const COUNT_ROWS: u32 = pg_sys::F_COUNT_;
+const COUNT_VALUES: u32 = pg_sys::F_COUNT_ANY;
+/// Number of `pg_aggregate.aggtransfn` (`pg_aggregate.h`).
+const TRANSITION_COLUMN: i16 = 4;
+/// The most groups that the planner may expect: the zone keeps all of them in memory.
+const GROUPS_MAX: std::ffi::c_long = 4_000_000;
+
+/// Where a column's word is among those of a group.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// An identifier; 0 for NULL.
+    Value(usize),
+    /// Bits of a type in clear; NULL if the word before is not 0.
+    Word(usize),
+    /// A count.
+    Count(usize),
+}
+
+/// The node that takes the place of an aggregation. `None` if a part of it has no place in a
+/// program, or nothing of it is confidential.
+///
+/// # Safety
+///
+/// A node of a finished plan, whose node below was rewritten.
+pub(super) unsafe fn replace(
+    replaced: *mut Agg,
+    methods: *const pg_sys::CustomScanMethods,
+) -> Option<*mut Plan> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let plan = &raw mut (*replaced).plan;
+        let hashed = (*replaced).aggstrategy == pg_sys::AggStrategy::AGG_HASHED;
+        let whole = (*replaced).aggsplit == pg_sys::AggSplit::AGGSPLIT_SIMPLE
+            && (*replaced).groupingSets.is_null()
+            && (*replaced).chain.is_null();
+        let is_fit = hashed || (*replaced).aggstrategy == pg_sys::AggStrategy::AGG_PLAIN;
+        if !whole || !is_fit || (*replaced).numGroups > GROUPS_MAX {
+            return None;
+        }
+        let mut columns = Columns::of(replaced)?;
+        let tlist = columns.replace_in((*plan).targetlist.cast())?;
+        let qual = columns.replace_in((*plan).qual.cast())?;
+        let row = columns.row(plan)?;
+        let keys = columns.keys.len();
+        compile(row, keys, std::ptr::null_mut())?;
+        let node = nodes::new_node(plan, methods);
+        (*node).scan.plan.targetlist = tlist.cast();
+        (*node).scan.plan.qual = qual.cast();
+        (*node).custom_scan_tlist = row;
+        let number = c_int::try_from(keys).ok()?;
+        (*node).custom_private = pg_sys::lappend_int(std::ptr::null_mut(), number);
+        Some(node.cast())
+    }
+}
+
+/// The columns of the rows that the node makes: keys, and then aggregates.
+struct Columns {
+    /// Numbers of the columns below that are grouped by.
+    keys: Vec<i16>,
+    aggregates: Vec<*mut Aggref>,
+    /// Whether something was found that is in no column.
+    has_failed: bool,
+}
+
+impl Columns {
+    /// The keys of an aggregation, and no aggregates yet.
+    ///
+    /// # Safety
+    ///
+    /// A node of a finished plan.
+    unsafe fn of(replaced: *mut Agg) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        let keys = unsafe {
+            let count = usize::try_from((*replaced).numCols).ok()?;
+            if count == 0 {
+                Vec::new()
+            } else {
+                std::slice::from_raw_parts((*replaced).grpColIdx, count).to_vec()
+            }
+        };
+        Some(Self {
+            keys,
+            aggregates: Vec::new(),
+            has_failed: false,
+        })
+    }
+
+    /// A copy of an expression in which keys and aggregates are columns of the node's own rows;
+    /// collects the aggregates. `None` if it has a column that is neither.
+    ///
+    /// # Safety
+    ///
+    /// An expression, or a list of them, of the node.
+    unsafe fn replace_in(&mut self, node: *mut Node) -> Option<*mut Node> {
+        // SAFETY: the caller's promise.
+        let replaced = unsafe { replace_columns(node, std::ptr::from_mut(self).cast()) };
+        (!self.has_failed).then_some(replaced)
+    }
+
+    /// The target list of the node's own rows.
+    ///
+    /// # Safety
+    ///
+    /// The node of these columns.
+    unsafe fn row(&self, plan: *mut Plan) -> Option<*mut List> {
+        let mut row = std::ptr::null_mut();
+        let mut number: i16 = 0;
+        let outer = pg_sys::OUTER_VAR;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for key in &self.keys {
+                let at = usize::try_from(*key).ok()?.checked_sub(1)?;
+                let below = (*(*plan).lefttree).targetlist;
+                let entry = items::<pg_sys::TargetEntry>(below).nth(at)?;
+                let expression: *const Node = (*entry).expr.cast();
+                let var = pg_sys::makeVar(
+                    outer,
+                    *key,
+                    pg_sys::exprType(expression),
+                    pg_sys::exprTypmod(expression),
+                    pg_sys::exprCollation(expression),
+                    0,
+                );
+                number += 1;
+                let entry =
+                    pg_sys::makeTargetEntry(var.cast(), number, std::ptr::null_mut(), false);
+                row = pg_sys::lappend(row, entry.cast());
+            }
+            for aggregate in &self.aggregates {
+                number += 1;
+                let entry =
+                    pg_sys::makeTargetEntry(aggregate.cast(), number, std::ptr::null_mut(), false);
+                row = pg_sys::lappend(row, entry.cast());
+            }
+        }
+        Some(row)
+    }
+
+    /// The number of an aggregate among the node's columns, from 1.
+    fn number_of(&mut self, aggregate: *mut Aggref) -> usize {
+        // SAFETY: expressions of the node; equal ones have one number (`preprocess_aggrefs`).
+        let is_it = |known: &*mut Aggref| unsafe { (**known).aggno == (*aggregate).aggno };
+        let known = self.aggregates.iter().position(is_it);
+        let at = known.unwrap_or_else(|| {
+            self.aggregates.push(aggregate);
+            self.aggregates.len() - 1
+        });
+        self.keys.len() + at + 1
+    }
+}
+
+/// Copies an expression with its columns replaced (`expression_tree_mutator`); `context` is the
+/// [`Columns`].
+unsafe extern "C-unwind" fn replace_columns(node: *mut Node, context: *mut c_void) -> *mut Node {
+    if node.is_null() {
+        return node;
+    }
+    // SAFETY: an expression of the node, and the columns that `replace_in` passes.
+    unsafe {
+        let columns: *mut Columns = context.cast();
+        match (*node).type_ {
+            NodeTag::T_Aggref => {
+                let aggregate: *mut Aggref = node.cast();
+                let at = (*columns).number_of(aggregate);
+                let at = i16::try_from(at).unwrap_or(0);
+                let (of, collation) = ((*aggregate).aggtype, (*aggregate).aggcollid);
+                pg_sys::makeVar(pg_sys::INDEX_VAR, at, of, -1, collation, 0).cast()
+            }
+            NodeTag::T_Var => {
+                let var: *mut Var = node.cast();
+                let mut keys = (*columns).keys.iter();
+                let at = keys.position(|key| *key == (*var).varattno);
+                let is_below = (*var).varno == pg_sys::OUTER_VAR;
+                let Some(at) = at
+                    .filter(|_| is_below)
+                    .and_then(|at| i16::try_from(at + 1).ok())
+                else {
+                    (*columns).has_failed = true;
+                    return node;
+                };
+                let copy: *mut Var = pg_sys::copyObjectImpl(node.cast()).cast();
+                (*copy).varno = pg_sys::INDEX_VAR;
+                (*copy).varattno = at;
+                copy.cast()
+            }
+            _ => {
+                type Mutator = unsafe extern "C-unwind" fn(*mut Node, *mut c_void) -> *mut Node;
+                type Untyped = unsafe extern "C-unwind" fn() -> *mut Node;
+                let mutator: Mutator = replace_columns;
+                // PostgreSQL 15 declares the function without arguments, and calls it with two.
+                let untyped = std::mem::transmute::<Mutator, Untyped>(mutator);
+                pg_sys::expression_tree_mutator(node, Some(untyped), context)
+            }
+        }
+    }
+}
+
+/// The program of an aggregation whose rows have these columns, `keys` keys and then aggregates.
+/// `None` if a part has no place in a program, or nothing is confidential.
+///
+/// # Safety
+///
+/// The target list of the node's rows, and the executor's parameters or null.
+pub(super) unsafe fn compile(
+    row: *mut List,
+    keys: usize,
+    params: pg_sys::ParamListInfo,
+) -> Option<Compiled> {
+    let mut compiler = Compiler::new(pg_sys::OUTER_VAR, params);
+    let mut is_confidential = false;
+    // SAFETY: the caller's promise.
+    unsafe {
+        for (at, entry) in items::<pg_sys::TargetEntry>(row).enumerate() {
+            let expression: *mut Node = (*entry).expr.cast();
+            if at < keys {
+                let var: *mut Var = expression.cast();
+                compiler.key((*var).varattno, (*var).vartype)?;
+                is_confidential |= types::kind_of((*var).vartype).is_some();
+            } else {
+                let aggregate: *mut Aggref = expression.cast();
+                let step = step(&mut compiler, aggregate)?;
+                is_confidential |= step.aggregate.is_some();
+                compiler.step(step);
+            }
+        }
+    }
+    let compiled = compiler.finish()?;
+    is_confidential.then_some(compiled)
+}
+
+/// An aggregate of a program. `None` if it has no place in one.
+///
+/// # Safety
+///
+/// An aggregate of a finished plan.
+unsafe fn step(compiler: &mut Compiler, aggregate: *mut Aggref) -> Option<Step> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let of = &*aggregate;
+        let is_simple = of.aggdistinct.is_null()
+            && of.aggorder.is_null()
+            && of.aggdirectargs.is_null()
+            && of.agglevelsup == 0;
+        if !is_simple {
+            return None;
+        }
+        let mut filter = match of.aggfilter.is_null() {
+            true => None,
+            false => Some(compiler.truth(of.aggfilter.cast())?),
+        };
+        let mut args = items::<pg_sys::TargetEntry>(of.args);
+        let (first, second) = (args.next(), args.next());
+        if second.is_some() {
+            return None;
+        }
+        let argument: Option<*mut Node> = first.map(|entry| (*entry).expr.cast());
+        let kind = argument.and_then(|argument| types::kind_of(pg_sys::exprType(argument)));
+        let (aggregate, of) = match (of.aggfnoid.to_u32(), argument, kind) {
+            (COUNT_ROWS, None, _) => (None, None),
+            (COUNT_VALUES, Some(argument), Some(_)) => (None, Some(compiler.value(argument)?)),
+            (COUNT_VALUES, Some(argument), None) => {
+                let not_null = compiler.is_not_null(argument)?;
+                filter = Some(match filter {
+                    Some(filter) => compiler.both(filter, not_null)?,
+                    None => not_null,
+                });
+                (None, None)
+            }
+            (_, Some(argument), Some(_)) => {
+                let aggregate = known_aggregate(of.aggfnoid)?;
+                (Some(aggregate), Some(compiler.value(argument)?))
+            }
+            _ => return None,
+        };
+        Some(Step {
+            aggregate,
+            of,
+            filter,
+        })
+    }
+}
+
+/// The aggregate of this library that a function is. `None` for another one.
+fn known_aggregate(function: Oid) -> Option<Aggregate> {
+    let cache = pg_sys::SysCacheIdentifier::AGGFNOID.cast_signed();
+    // SAFETY: a search of the catalog cache; an OID is copied from the row before it is released.
+    let transition = unsafe {
+        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(function));
+        if tuple.is_null() {
+            return None;
+        }
+        let mut is_null = false;
+        let column = TRANSITION_COLUMN;
+        let transition = pg_sys::SysCacheGetAttr(cache, tuple, column, &raw mut is_null);
+        pg_sys::ReleaseSysCache(tuple);
+        Oid::from(u32::try_from(transition.value()).ok()?)
+    };
+    if types::symbol_of(transition)? != "strongroom_step" {
+        return None;
+    }
+    let name = types::function(function).name;
+    let mut known = AGGREGATE_NAMES.iter();
+    known.find(|(known, _)| *known == name).map(|(_, of)| *of)
+}
+
+/// Where the words of the node's columns are among those of a group.
+///
+/// # Safety
+///
+/// The target list of the node's rows.
+pub(super) unsafe fn places(row: *mut List, keys: usize) -> Vec<Place> {
+    let mut places = Vec::new();
+    let mut word = 0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        for (at, entry) in items::<pg_sys::TargetEntry>(row).enumerate() {
+            let of = pg_sys::exprType((*entry).expr.cast());
+            let is_value = types::kind_of(of).is_some();
+            places.push(if is_value {
+                Place::Value(word)
+            } else if at < keys {
+                // Whether it is NULL is a key of its own, before it.
+                word += 1;
+                Place::Word(word)
+            } else {
+                Place::Count(word)
+            });
+            word += 1;
+        }
+    }
+    places
+}

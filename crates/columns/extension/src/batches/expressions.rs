@@ -1,0 +1,573 @@
+//! Expressions of a plan as instructions of a program.
+//!
+//! Must not: make an instruction whose result differs from the expression's.
+
+use pg_sys::{NodeTag, Oid};
+use pgrx::pg_sys;
+use strongroom_columns_ring::function::{Arg, Field, Function, Gives};
+use strongroom_columns_ring::program::{
+    INPUTS_MAX, INSTRUCTIONS_MAX, Instruction, Program, Register, Sort, orders, truths,
+};
+use strongroom_format::columns::Kind;
+
+use crate::call::{bits, call_postgres, int4};
+use crate::catalog::options::items;
+use crate::catalog::types;
+use crate::functions::compute::{depends_on_time_zone, look_up};
+
+/// Most elements of a list that a value is compared with.
+const LIST_MAX: usize = 64;
+
+/// Where the input of a program comes from: a column of the rows that a node reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The column's identifier, or 0 for NULL.
+    Value(i16),
+    /// The column's bits, of a type that is passed by value; 0 for NULL.
+    Word(i16),
+    /// Whether the column is NULL.
+    IsNull(i16),
+}
+
+impl Source {
+    /// Number of the column.
+    pub(super) const fn column(self) -> i16 {
+        match self {
+            Self::Value(column) | Self::Word(column) | Self::IsNull(column) => column,
+        }
+    }
+}
+
+/// A program that is being made of expressions.
+pub(super) struct Compiler {
+    program: Program,
+    sources: Vec<Source>,
+    /// The relation or the input of the node whose columns are inputs (`Var.varno`).
+    varno: i32,
+    /// The values of the statement's parameters. Null while it is planned: they count as NULL.
+    params: pg_sys::ParamListInfo,
+    depends_on_time_zone: bool,
+}
+
+/// A program, and where its inputs come from.
+pub(super) struct Compiled {
+    pub(super) program: Program,
+    /// By input.
+    pub(super) sources: Vec<Source>,
+    /// Whether results may depend on the session's time zone.
+    pub(super) depends_on_time_zone: bool,
+}
+
+impl Compiler {
+    /// An empty program, whose inputs are columns of `varno`. `params` are the values of the
+    /// statement's parameters; null while it is planned.
+    pub(super) fn new(varno: i32, params: pg_sys::ParamListInfo) -> Self {
+        Self {
+            program: Program::default(),
+            sources: Vec::new(),
+            varno,
+            params,
+            depends_on_time_zone: false,
+        }
+    }
+}
+
+/// Numbers of inputs begin here until all of them are known.
+const INPUT: Register = 1 << 15;
+
+impl Compiler {
+    /// The program. `None` if it breaks a rule, such as a limit.
+    pub(super) fn finish(mut self) -> Option<Compiled> {
+        // Inputs come first: until now they were numbered from another beginning.
+        let count = Register::try_from(self.sources.len()).ok()?;
+        if self.sources.len() > INPUTS_MAX || self.program.instructions.len() > INSTRUCTIONS_MAX {
+            return None;
+        }
+        let place = |register: Register| match register.checked_sub(INPUT) {
+            Some(input) => input,
+            None => register.saturating_add(count),
+        };
+        let program = &mut self.program;
+        for instruction in &mut program.instructions {
+            *instruction = instruction.map_registers(place);
+        }
+        for key in &mut program.keys {
+            *key = place(*key);
+        }
+        for step in &mut program.aggregates {
+            step.of = step.of.map(place);
+            step.filter = step.filter.map(place);
+        }
+        self.program.sorts().ok()?;
+        Some(Compiled {
+            program: self.program,
+            sources: self.sources,
+            depends_on_time_zone: self.depends_on_time_zone,
+        })
+    }
+
+    /// Appends a condition of which only the rows count for which it is true. `None` if a part of
+    /// it has no place in a program; the program is then not to be used.
+    ///
+    /// # Safety
+    ///
+    /// An expression of a finished plan.
+    pub(super) unsafe fn keep(&mut self, condition: *mut pg_sys::Node) -> Option<()> {
+        // SAFETY: the caller's promise.
+        let truth = unsafe { self.truth(condition) }?;
+        self.push(Instruction::Keep(truth))?;
+        Some(())
+    }
+
+    /// Appends an instruction, and returns its register.
+    fn push(&mut self, instruction: Instruction) -> Option<Register> {
+        let register = Register::try_from(self.program.instructions.len()).ok()?;
+        self.program.instructions.push(instruction);
+        (register < INPUT).then_some(register)
+    }
+
+    /// The register of an input, a new one if there is none from this source yet.
+    fn input(&mut self, source: Source, sort: Sort) -> Option<Register> {
+        let known = self.sources.iter().position(|known| *known == source);
+        let at = known.unwrap_or_else(|| {
+            self.sources.push(source);
+            self.program.inputs.push(sort);
+            self.sources.len() - 1
+        });
+        Some(INPUT | Register::try_from(at).ok()?)
+    }
+
+    /// Appends a key to group by: a column of this number and type. `None` for a type whose values
+    /// are not equal exactly when their bits are.
+    pub(super) fn key(&mut self, column: i16, type_oid: Oid) -> Option<()> {
+        let key = match types::kind_of(type_oid) {
+            Some(Kind::Jsonb) => return None,
+            Some(kind) => self.input(Source::Value(column), Sort::Value(kind))?,
+            None if has_plain_equality(type_oid) => {
+                let is_null = self.input(Source::IsNull(column), Sort::Truth)?;
+                self.program.keys.push(is_null);
+                self.input(Source::Word(column), Sort::Plain)?
+            }
+            None => return None,
+        };
+        self.program.keys.push(key);
+        Some(())
+    }
+
+    /// Appends whether an expression of a type in clear, which has to be a column, is not NULL.
+    ///
+    /// # Safety
+    ///
+    /// An expression of a finished plan.
+    pub(super) unsafe fn is_not_null(&mut self, node: *mut pg_sys::Node) -> Option<Register> {
+        // SAFETY: the caller's promise; a node begins with its tag, which tells its structure.
+        let column = unsafe {
+            if (*node).type_ != NodeTag::T_Var {
+                return None;
+            }
+            let var: *mut pg_sys::Var = node.cast();
+            let is_input = (*var).varno == self.varno && (*var).varattno > 0;
+            is_input.then_some((*var).varattno)?
+        };
+        let is_null = self.input(Source::IsNull(column), Sort::Truth)?;
+        self.push(Instruction::Not(is_null))
+    }
+
+    /// Appends whether both truths are true.
+    pub(super) fn both(&mut self, a: Register, b: Register) -> Option<Register> {
+        self.push(Instruction::And(a, b))
+    }
+
+    /// Appends an aggregate.
+    pub(super) fn step(&mut self, step: strongroom_columns_ring::program::Step) {
+        self.program.aggregates.push(step);
+    }
+
+    /// Appends the instructions of a condition, and returns the register of its truth.
+    ///
+    /// # Safety
+    ///
+    /// An expression of a finished plan.
+    pub(super) unsafe fn truth(&mut self, node: *mut pg_sys::Node) -> Option<Register> {
+        // SAFETY: the caller's promise; a node begins with its tag, which tells its structure.
+        unsafe {
+            match (*node).type_ {
+                NodeTag::T_BoolExpr => self.connective(node.cast()),
+                NodeTag::T_OpExpr => {
+                    let of: *mut pg_sys::OpExpr = node.cast();
+                    self.test((*of).opfuncid, (*of).args)
+                }
+                NodeTag::T_FuncExpr => {
+                    let of: *mut pg_sys::FuncExpr = node.cast();
+                    self.test((*of).funcid, (*of).args)
+                }
+                NodeTag::T_ScalarArrayOpExpr => self.any_of(node.cast()),
+                NodeTag::T_NullTest => {
+                    let of: *mut pg_sys::NullTest = node.cast();
+                    if (*of).argisrow {
+                        return None;
+                    }
+                    let value = self.value((*of).arg.cast())?;
+                    let is_null = self.push(Instruction::IsNull(value))?;
+                    if (*of).nulltesttype == pg_sys::NullTestType::IS_NOT_NULL {
+                        self.push(Instruction::Not(is_null))
+                    } else {
+                        Some(is_null)
+                    }
+                }
+                _ => None,
+            }
+        }
+    }
+
+    /// AND, OR and NOT. The operands of AND and OR are carried out for the rows for which those
+    /// before them have not decided.
+    ///
+    /// # Safety
+    ///
+    /// A node of a finished plan.
+    unsafe fn connective(&mut self, node: *mut pg_sys::BoolExpr) -> Option<Register> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let is_and = match (*node).boolop {
+                pg_sys::BoolExprType::AND_EXPR => true,
+                pg_sys::BoolExprType::OR_EXPR => false,
+                _ => {
+                    let operand = items::<pg_sys::Node>((*node).args).next()?;
+                    let truth = self.truth(operand)?;
+                    return self.push(Instruction::Not(truth));
+                }
+            };
+            let mut operands = items::<pg_sys::Node>((*node).args);
+            let mut all = self.truth(operands.next()?)?;
+            for operand in operands {
+                all = self.behind(is_and, all, |this| this.truth(operand))?;
+            }
+            Some(all)
+        }
+    }
+
+    /// The truth of `before AND next`, or OR: the next operand is carried out for the rows for
+    /// which the one before has not decided.
+    fn behind(
+        &mut self,
+        is_and: bool,
+        before: Register,
+        next: impl FnOnce(&mut Self) -> Option<Register>,
+    ) -> Option<Register> {
+        let undecided = if is_and { truths::TRUE } else { truths::FALSE };
+        self.push(Instruction::Narrow {
+            of: before,
+            truths: undecided | truths::NULL,
+        })?;
+        let next = next(self)?;
+        self.push(Instruction::Widen)?;
+        self.push(if is_and {
+            Instruction::And(before, next)
+        } else {
+            Instruction::Or(before, next)
+        })
+    }
+
+    /// A comparison, or a function whose result is a truth.
+    ///
+    /// # Safety
+    ///
+    /// The arguments of a call in a finished plan.
+    unsafe fn test(&mut self, function: Oid, args: *mut pg_sys::List) -> Option<Register> {
+        let symbol = symbol_of(function)?;
+        if let Some(orders) = orders_of(&symbol) {
+            // SAFETY: the caller's promise.
+            let mut operands = unsafe { items::<pg_sys::Node>(args) };
+            // SAFETY: as above.
+            let (a, b) = unsafe { (self.value(operands.next()?)?, self.value(operands.next()?)?) };
+            return self.push(Instruction::Compare { orders, a, b });
+        }
+        let found =
+            (symbol == "strongroom_test").then(|| look_up(&types::function(function)))??;
+        // SAFETY: the caller's promise.
+        let args = unsafe { self.arguments(found, args) }?;
+        let function = found.code;
+        self.push(Instruction::Test { function, args })
+    }
+
+    /// `value = ANY (list)` and its like, for a list of few elements: an OR or AND of comparisons.
+    ///
+    /// # Safety
+    ///
+    /// A node of a finished plan.
+    unsafe fn any_of(&mut self, node: *mut pg_sys::ScalarArrayOpExpr) -> Option<Register> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let orders = orders_of(&symbol_of((*node).opfuncid)?)?;
+            let mut operands = items::<pg_sys::Node>((*node).args);
+            let (first, list) = (operands.next()?, operands.next()?);
+            if (*list).type_ != NodeTag::T_ArrayExpr {
+                return None;
+            }
+            let list: *mut pg_sys::ArrayExpr = list.cast();
+            let count = (*(*list).elements).length;
+            if (*list).multidims || usize::try_from(count).ok()? > LIST_MAX {
+                return None;
+            }
+            let a = self.value(first)?;
+            let mut elements = items::<pg_sys::Node>((*list).elements);
+            let b = self.value(elements.next()?)?;
+            let mut all = self.push(Instruction::Compare { orders, a, b })?;
+            for element in elements {
+                all = self.behind(!(*node).useOr, all, |this| {
+                    let b = this.value(element)?;
+                    this.push(Instruction::Compare { orders, a, b })
+                })?;
+            }
+            Some(all)
+        }
+    }
+
+    /// Appends the instructions of an expression of a confidential type, and returns the register
+    /// of its value.
+    ///
+    /// # Safety
+    ///
+    /// An expression of a finished plan.
+    pub(super) unsafe fn value(&mut self, node: *mut pg_sys::Node) -> Option<Register> {
+        // SAFETY: the caller's promise; a node begins with its tag, which tells its structure.
+        unsafe {
+            match (*node).type_ {
+                NodeTag::T_Var => {
+                    let var: *mut pg_sys::Var = node.cast();
+                    let kind = kind_of((*var).vartype)?;
+                    if (*var).varno != self.varno || (*var).varattno <= 0 {
+                        return None;
+                    }
+                    self.input(Source::Value((*var).varattno), Sort::Value(kind))
+                }
+                NodeTag::T_Const => {
+                    let of: *mut pg_sys::Const = node.cast();
+                    let kind = kind_of((*of).consttype)?;
+                    let fid = if (*of).constisnull {
+                        0
+                    } else {
+                        bits((*of).constvalue)
+                    };
+                    self.push(Instruction::Literal { kind, fid })
+                }
+                NodeTag::T_Param => {
+                    let of: *mut pg_sys::Param = node.cast();
+                    let kind = kind_of((*of).paramtype)?;
+                    if (*of).paramkind != pg_sys::ParamKind::PARAM_EXTERN {
+                        return None;
+                    }
+                    let fid = self.parameter(of)?;
+                    self.push(Instruction::Literal { kind, fid })
+                }
+                NodeTag::T_OpExpr => {
+                    let of: *mut pg_sys::OpExpr = node.cast();
+                    self.compute((*of).opfuncid, (*of).args)
+                }
+                NodeTag::T_FuncExpr => {
+                    let of: *mut pg_sys::FuncExpr = node.cast();
+                    self.compute((*of).funcid, (*of).args)
+                }
+                NodeTag::T_CaseExpr => self.case(node.cast()),
+                _ => None,
+            }
+        }
+    }
+
+    /// A function whose result is a value.
+    ///
+    /// # Safety
+    ///
+    /// The arguments of a call in a finished plan.
+    unsafe fn compute(&mut self, function: Oid, args: *mut pg_sys::List) -> Option<Register> {
+        let symbol = symbol_of(function)?;
+        let found =
+            (symbol == "strongroom_compute").then(|| look_up(&types::function(function)))??;
+        if found.gives == Gives::Value(Kind::Jsonb) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let args = unsafe { self.arguments(found, args) }?;
+        self.push(Instruction::Compute {
+            function: found.code,
+            args,
+        })
+    }
+
+    /// The registers of a function's arguments; those beyond them are the first one's.
+    ///
+    /// # Safety
+    ///
+    /// The arguments of a call in a finished plan.
+    unsafe fn arguments(
+        &mut self,
+        function: &Function,
+        args: *mut pg_sys::List,
+    ) -> Option<[Register; 3]> {
+        let mut registers = [None; 3];
+        // SAFETY: the caller's promise.
+        let given = unsafe { items::<pg_sys::Node>(args) };
+        let mut count = 0;
+        for ((node, arg), register) in given.zip(function.args).zip(&mut registers) {
+            // SAFETY: as above.
+            *register = Some(unsafe {
+                match arg {
+                    Arg::Of(_) => self.value(node)?,
+                    Arg::Plain => {
+                        let number = i64::from(int4(plain_constant(node)?));
+                        self.push(Instruction::Number(number))?
+                    }
+                    Arg::Name => {
+                        let name = call_postgres(|| {
+                            pg_sys::text_to_cstring((plain_constant(node)?).cast_mut_ptr()).into()
+                        });
+                        let name: Option<*mut core::ffi::c_char> = name;
+                        let name = std::ffi::CStr::from_ptr(name?).to_string_lossy();
+                        let field = Field::by_name(&name)?;
+                        self.push(Instruction::Number(i64::from(field as u8)))?
+                    }
+                }
+            });
+            count += 1;
+        }
+        self.depends_on_time_zone |= depends_on_time_zone(function);
+        let [first, second, third] = registers;
+        (count == function.args.len()).then_some(())?;
+        Some([first?, second.or(first)?, third.or(first)?])
+    }
+
+    /// CASE whose results are values: each condition is carried out for the rows for which those
+    /// before it are not true, and each result for the rows that it is for.
+    ///
+    /// # Safety
+    ///
+    /// A node of a finished plan.
+    unsafe fn case(&mut self, node: *mut pg_sys::CaseExpr) -> Option<Register> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let kind = kind_of((*node).casetype)?;
+            if !(*node).arg.is_null() {
+                return None;
+            }
+            let mut arms = Vec::new();
+            for arm in items::<pg_sys::CaseWhen>((*node).args) {
+                let condition = self.truth((*arm).expr.cast())?;
+                self.narrow(condition, truths::TRUE)?;
+                let result = self.value((*arm).result.cast())?;
+                self.push(Instruction::Widen)?;
+                self.narrow(condition, truths::FALSE | truths::NULL)?;
+                arms.push((condition, result));
+            }
+            let mut otherwise = if (*node).defresult.is_null() {
+                self.push(Instruction::Literal { kind, fid: 0 })?
+            } else {
+                self.value((*node).defresult.cast())?
+            };
+            for (of, then) in arms.into_iter().rev() {
+                self.push(Instruction::Widen)?;
+                otherwise = self.push(Instruction::Choose {
+                    of,
+                    then,
+                    otherwise,
+                })?;
+            }
+            Some(otherwise)
+        }
+    }
+
+    /// Appends the beginning of instructions for some rows only.
+    fn narrow(&mut self, of: Register, truths: u8) -> Option<Register> {
+        self.push(Instruction::Narrow { of, truths })
+    }
+
+    /// The identifier that a parameter of the statement has, 0 for NULL. `None` for one that is not
+    /// there.
+    ///
+    /// # Safety
+    ///
+    /// A node of a finished plan.
+    unsafe fn parameter(&self, param: *mut pg_sys::Param) -> Option<u64> {
+        if self.params.is_null() {
+            return Some(0);
+        }
+        // SAFETY: the executor's list of parameters, and the caller's promise; a hook of it is
+        // called as the executor calls it (execExprInterp.c, `ExecEvalParamExtern`).
+        unsafe {
+            let list = &*self.params;
+            let at = usize::try_from((*param).paramid).ok()?.checked_sub(1)?;
+            let count = usize::try_from(list.numParams).ok()?;
+            let mut space = pg_sys::ParamExternData::default();
+            let found = match list.paramFetch {
+                Some(fetch) => {
+                    let (params, id) = (self.params, (*param).paramid);
+                    *call_postgres(|| fetch(params, id, false, &raw mut space))
+                }
+                None => *list.params.as_slice(count).get(at)?,
+            };
+            (found.ptype == (*param).paramtype)
+                .then(|| if found.isnull { 0 } else { bits(found.value) })
+        }
+    }
+}
+
+/// The value of a constant of a type in clear. `None` for another expression, and for NULL.
+///
+/// # Safety
+///
+/// An expression of a finished plan.
+unsafe fn plain_constant(node: *mut pg_sys::Node) -> Option<pg_sys::Datum> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (*node).type_ != NodeTag::T_Const {
+            return None;
+        }
+        let of: *mut pg_sys::Const = node.cast();
+        (!(*of).constisnull).then_some((*of).constvalue)
+    }
+}
+
+/// The kind of a confidential type whose values a program takes. `None` for documents, of which one
+/// operation reads few (R7).
+fn kind_of(type_oid: Oid) -> Option<Kind> {
+    types::kind_of(type_oid).filter(|kind| *kind != Kind::Jsonb)
+}
+
+/// The symbol of a function of this library. `None` for a function of PostgreSQL's own.
+fn symbol_of(function: Oid) -> Option<String> {
+    if !types::may_be_confidential(function) {
+        return None;
+    }
+    types::symbol_of(function)
+}
+
+/// The orders for which a comparison function is true. `None` for another function.
+fn orders_of(symbol: &str) -> Option<u8> {
+    Some(match symbol {
+        "strongroom_lt" => orders::LESS,
+        "strongroom_le" => orders::LESS | orders::EQUAL,
+        "strongroom_eq" => orders::EQUAL,
+        "strongroom_ge" => orders::GREATER | orders::EQUAL,
+        "strongroom_gt" => orders::GREATER,
+        "strongroom_ne" => orders::LESS | orders::GREATER,
+        _ => return None,
+    })
+}
+
+/// Whether values of a type in clear are equal exactly when their bits are: whole numbers, OIDs,
+/// dates, times and booleans of PostgreSQL's own types.
+fn has_plain_equality(type_oid: Oid) -> bool {
+    matches!(
+        type_oid,
+        pg_sys::BOOLOID
+            | pg_sys::CHAROID
+            | pg_sys::INT2OID
+            | pg_sys::INT4OID
+            | pg_sys::INT8OID
+            | pg_sys::OIDOID
+            | pg_sys::DATEOID
+            | pg_sys::TIMEOID
+            | pg_sys::TIMESTAMPOID
+            | pg_sys::TIMESTAMPTZOID
+    )
+}

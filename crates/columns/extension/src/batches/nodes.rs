@@ -1,0 +1,254 @@
+//! What both nodes need of PostgreSQL's executor: the inline functions of executor.h and
+//! tuptable.h, and functions that are called for every row.
+//!
+//! pgrx guards each call of a function of PostgreSQL against its errors, which costs more than most
+//! of these do. Here they are declared once more without a guard: they may be called only within
+//! [`call_postgres`], from frames that own nothing with a destructor. Must not: know a node.
+
+use std::ffi::c_int;
+
+use pg_sys::{
+    Buffer, ExprContext, ExprState, HeapTupleData, MemoryContext, PlanState, ProjectionInfo,
+    TupleTableSlot,
+};
+use pgrx::pg_sys;
+
+use crate::call::call_postgres;
+
+unsafe extern "C-unwind" {
+    /// Reads the columns up to `count` of a row into its slot (executor/tuptable.h).
+    fn slot_getsomeattrs_int(slot: *mut TupleTableSlot, count: c_int);
+    /// Frees what was allocated in a memory context (utils/palloc.h).
+    fn MemoryContextReset(context: MemoryContext);
+    /// Pins a buffer that is pinned once more (storage/bufmgr.h).
+    fn IncrBufferRefCount(buffer: Buffer);
+    /// Gives a pin back (storage/bufmgr.h).
+    fn ReleaseBuffer(buffer: Buffer);
+    /// Puts a row of a table into a slot (executor/tuptable.h).
+    fn ExecStoreBufferHeapTuple(
+        tuple: *mut HeapTupleData,
+        slot: *mut TupleTableSlot,
+        buffer: Buffer,
+    ) -> *mut TupleTableSlot;
+    /// Begins a node again (executor/executor.h).
+    fn ExecReScan(node: *mut PlanState);
+}
+
+/// Has the columns of a row up to `count` in its slot.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a slot with a row of at least so many columns.
+pub(super) unsafe fn read_columns(slot: *mut TupleTableSlot, count: i16) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (*slot).tts_nvalid < count {
+            slot_getsomeattrs_int(slot, c_int::from(count));
+        }
+    }
+}
+
+/// The bits of column `number`, from 1, of a row whose columns were read. `None` for NULL.
+///
+/// # Safety
+///
+/// A slot whose columns up to this one were read.
+pub(super) unsafe fn column(slot: *mut TupleTableSlot, number: i16) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let at = usize::try_from(number).ok()?.checked_sub(1)?;
+        let is_null = *(*slot).tts_isnull.add(at);
+        (!is_null).then(|| crate::call::bits(*(*slot).tts_values.add(at)))
+    }
+}
+
+/// Whether a condition holds for the row of the context. An empty condition holds.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a condition of the executor (`ExecInitQual`), or null, and its
+/// context.
+pub(super) unsafe fn holds(condition: *mut ExprState, context: *mut ExprContext) -> bool {
+    // SAFETY: the caller's promise; as ExecQual does it.
+    unsafe {
+        let Some(evaluate) = condition.as_ref().and_then(|condition| condition.evalfunc) else {
+            return true;
+        };
+        let before = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
+        let mut is_null = false;
+        let result = evaluate(condition, context, &raw mut is_null);
+        pg_sys::CurrentMemoryContext = before;
+        result.value() != 0
+    }
+}
+
+/// Frees what was allocated for the row before.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a context of the executor.
+pub(super) unsafe fn reset(context: *mut ExprContext) {
+    // SAFETY: the caller's promise.
+    unsafe { MemoryContextReset((*context).ecxt_per_tuple_memory) };
+}
+
+/// The row that a projection makes of the row of its context.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a projection of the executor.
+pub(super) unsafe fn project(projection: *mut ProjectionInfo) -> *mut TupleTableSlot {
+    // SAFETY: the caller's promise; as ExecProject does it.
+    unsafe {
+        let state = &raw mut (*projection).pi_state;
+        let context = (*projection).pi_exprContext;
+        let slot = (*state).resultslot;
+        clear(slot);
+        if let Some(evaluate) = (*state).evalfunc {
+            let before = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = (*context).ecxt_per_tuple_memory;
+            let mut is_null = false;
+            evaluate(state, context, &raw mut is_null);
+            pg_sys::CurrentMemoryContext = before;
+        }
+        mark_filled(slot);
+        slot
+    }
+}
+
+/// Notes that all columns of a virtual row are in its slot.
+///
+/// # Safety
+///
+/// A virtual slot whose columns were set.
+pub(super) unsafe fn mark_filled(slot: *mut TupleTableSlot) {
+    // SAFETY: the caller's promise; as ExecStoreVirtualTuple does it.
+    unsafe {
+        (*slot).tts_flags &= !u16::try_from(pg_sys::TTS_FLAG_EMPTY).unwrap_or(0);
+        let count = (*(*slot).tts_tupleDescriptor).natts;
+        (*slot).tts_nvalid = i16::try_from(count).unwrap_or(i16::MAX);
+    }
+}
+
+/// Empties a slot.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a slot.
+pub(super) unsafe fn clear(slot: *mut TupleTableSlot) {
+    // SAFETY: the caller's promise; every sort of slot has the callback.
+    unsafe {
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            clear(slot);
+        }
+    }
+}
+
+/// The next row of a node below; null, or an empty slot, when there are no more.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a node of the executor that was begun.
+pub(super) unsafe fn next_row(node: *mut PlanState) -> *mut TupleTableSlot {
+    // SAFETY: the caller's promise; as ExecProcNode does it.
+    unsafe {
+        if !(*node).chgParam.is_null() {
+            ExecReScan(node);
+        }
+        (*node)
+            .ExecProcNode
+            .map_or(std::ptr::null_mut(), |next| next(node))
+    }
+}
+
+/// Whether there is no row in what [`next_row`] has returned.
+///
+/// # Safety
+///
+/// Null or a slot.
+pub(super) unsafe fn is_empty(slot: *mut TupleTableSlot) -> bool {
+    let empty = u16::try_from(pg_sys::TTS_FLAG_EMPTY).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    slot.is_null() || unsafe { (*slot).tts_flags & empty != 0 }
+}
+
+/// Pins the page of a row once more.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a buffer that is pinned.
+pub(super) unsafe fn pin(buffer: Buffer) {
+    // SAFETY: the caller's promise.
+    unsafe { IncrBufferRefCount(buffer) };
+}
+
+/// Gives a pin back.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a buffer that [`pin`] has pinned.
+pub(super) unsafe fn unpin(buffer: Buffer) {
+    // SAFETY: the caller's promise.
+    unsafe { ReleaseBuffer(buffer) };
+}
+
+/// Puts a row of a pinned page into a slot.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a row that stays where it is as long as it is in the slot, on a page
+/// that is pinned.
+pub(super) unsafe fn store(row: *mut HeapTupleData, slot: *mut TupleTableSlot, buffer: Buffer) {
+    // SAFETY: the caller's promise.
+    unsafe { ExecStoreBufferHeapTuple(row, slot, buffer) };
+}
+
+/// Keeps a value until a memory context is freed or reset, however that comes about; returns where
+/// it is. So it is dropped when a statement ends with an error, too.
+pub(super) fn keep_until_freed<T>(context: MemoryContext, value: T) -> *mut T {
+    /// Drops the value.
+    extern "C-unwind" fn free<T>(value: *mut std::ffi::c_void) {
+        // SAFETY: made from a box below, and called once.
+        crate::call::guarded(|| drop(unsafe { Box::from_raw(value.cast::<T>()) }));
+    }
+    let value = Box::into_raw(Box::new(value));
+    // SAFETY: the callback lives in the context, as MemoryContextRegisterResetCallback wants it.
+    unsafe {
+        let size = size_of::<pg_sys::MemoryContextCallback>();
+        let callback: *mut pg_sys::MemoryContextCallback =
+            call_postgres(|| pg_sys::MemoryContextAlloc(context, size)).cast();
+        callback.write(pg_sys::MemoryContextCallback {
+            func: Some(free::<T>),
+            arg: value.cast(),
+            next: std::ptr::null_mut(),
+        });
+        pg_sys::MemoryContextRegisterResetCallback(context, callback);
+    }
+    value
+}
+
+/// A table of functions that never changes.
+pub(super) struct Shared<T>(pub(super) T);
+
+// SAFETY: function pointers and a constant string.
+unsafe impl<T> Sync for Shared<T> {}
+
+/// A node with the costs, the columns and the parameters of the one that it replaces.
+///
+/// # Safety
+///
+/// A node of a finished plan.
+pub(super) unsafe fn new_node(
+    replaced: *const pg_sys::Plan,
+    methods: *const pg_sys::CustomScanMethods,
+) -> *mut pg_sys::CustomScan {
+    // SAFETY: the caller's promise; new memory, zeros.
+    unsafe {
+        let node: *mut pg_sys::CustomScan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast();
+        (*node).scan.plan = *replaced;
+        (*node).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
+        (*node).methods = methods;
+        node
+    }
+}

@@ -1,0 +1,75 @@
+//! What EXPLAIN shows of the nodes.
+//!
+//! Must not: change a plan.
+
+use std::ffi::CStr;
+
+use pg_sys::{CustomScan, ExplainState, List};
+use pgrx::pg_sys;
+
+use crate::catalog::options::items;
+
+/// Shows the conditions that the zone is asked about, as SQL.
+///
+/// # Safety
+///
+/// A plan's node, a list of its expressions or null, and the arguments of `ExplainCustomScan`.
+pub(super) unsafe fn conditions(
+    plan: *mut CustomScan,
+    conditions: *mut List,
+    ancestors: *mut List,
+    state: *mut ExplainState,
+) {
+    // SAFETY: the caller's promise; as show_qual does it (commands/explain.c).
+    unsafe {
+        let all: Vec<_> = items::<pg_sys::Expr>(conditions).collect();
+        if all.is_empty() {
+            return;
+        }
+        let condition = pg_sys::make_ands_explicit(conditions);
+        let names = pg_sys::set_deparse_context_plan((*state).deparse_cxt, plan.cast(), ancestors);
+        let prefix = (*(*state).rtable).length > 1 || (*state).verbose;
+        let text = pg_sys::deparse_expression(condition.cast(), names, prefix, false);
+        pg_sys::ExplainPropertyText(c"Zone Filter".as_ptr(), text, state);
+    }
+}
+
+/// Shows a number.
+///
+/// # Safety
+///
+/// The state of an EXPLAIN.
+pub(super) unsafe fn number(label: &CStr, number: i64, state: *mut ExplainState) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        pg_sys::ExplainPropertyInteger(label.as_ptr(), std::ptr::null(), number, state);
+    }
+}
+
+/// Shows the first `count` columns of a node's own rows, as SQL. Nothing for none.
+///
+/// # Safety
+///
+/// A plan's node, and the arguments of `ExplainCustomScan`.
+pub(super) unsafe fn expressions(
+    label: &CStr,
+    plan: *mut CustomScan,
+    count: usize,
+    ancestors: *mut List,
+    state: *mut ExplainState,
+) {
+    if count == 0 {
+        return;
+    }
+    // SAFETY: the caller's promise; as show_sort_group_keys does it (commands/explain.c).
+    unsafe {
+        let names = pg_sys::set_deparse_context_plan((*state).deparse_cxt, plan.cast(), ancestors);
+        let prefix = (*(*state).rtable).length > 1 || (*state).verbose;
+        let mut texts = std::ptr::null_mut();
+        for entry in items::<pg_sys::TargetEntry>((*plan).custom_scan_tlist).take(count) {
+            let text = pg_sys::deparse_expression((*entry).expr.cast(), names, prefix, true);
+            texts = pg_sys::lappend(texts, text.cast());
+        }
+        pg_sys::ExplainPropertyList(label.as_ptr(), texts, state);
+    }
+}

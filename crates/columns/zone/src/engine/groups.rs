@@ -1,0 +1,217 @@
+//! The groups of an aggregation: found by their keys, in the order in which their first rows came.
+//!
+//! Invariant: keys and states are never moved but to memory whose former place is overwritten, and
+//! are overwritten when they are dropped. Must not: give anything to the backend.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::program::{Program, Sort, Step};
+use strongroom_columns_values::{Accumulator, Buf, Out, Value, token_bytes};
+
+/// The most groups of a program.
+const GROUPS_MAX: usize = 1 << 24;
+/// Stands for an empty place of the table.
+const EMPTY: u32 = u32::MAX;
+
+/// What is computed of a group.
+pub(super) enum GroupState {
+    /// Number of rows.
+    Count(u64),
+    /// An aggregate.
+    Total(Accumulator),
+}
+
+/// A key of a group, as its first row had it.
+pub(super) enum KeyValue {
+    /// The word of an input.
+    Word(u64),
+    /// A value that was computed.
+    Computed(Out),
+}
+
+/// One group.
+pub(super) struct Group {
+    /// By key.
+    pub(super) keys: Box<[KeyValue]>,
+    /// By aggregate.
+    pub(super) states: Box<[GroupState]>,
+    hash: u64,
+    /// Where the bytes that its keys are compared by are.
+    from: usize,
+    len: usize,
+}
+
+/// All groups of a program.
+pub(super) struct Groups {
+    hasher: RandomState,
+    /// Numbers of groups, by their hashes; at least half are empty. Its length is a power of two.
+    table: Vec<u32>,
+    groups: Vec<Group>,
+    /// The bytes that keys are compared by, of all groups.
+    bytes: Buf,
+    /// Those of the row that is looked up.
+    wanted: Buf,
+    /// Those of one of its keys.
+    token: Buf,
+}
+
+impl Groups {
+    /// No groups; of an aggregation without keys the one that it always has. `Fault::BadRequest`
+    /// for an aggregate that there is not.
+    pub(super) fn new(program: &Program, sorts: &[Sort]) -> Result<Self, Fault> {
+        let mut groups = Self {
+            hasher: RandomState::new(),
+            table: vec![EMPTY; 16],
+            groups: Vec::new(),
+            bytes: Buf::new(),
+            wanted: Buf::new(),
+            token: Buf::new(),
+        };
+        if program.keys.is_empty() && !program.aggregates.is_empty() {
+            groups.groups.push(Group {
+                keys: Box::default(),
+                states: new_states(program, sorts)?,
+                hash: 0,
+                from: 0,
+                len: 0,
+            });
+        }
+        Ok(groups)
+    }
+
+    /// Begins to look for the group of another row: no bytes of its keys are known yet.
+    pub(super) fn begin_row(&mut self) {
+        self.wanted.clear();
+    }
+
+    /// Appends the bytes that the next key of the row is compared by; `None` is NULL.
+    ///
+    /// # Errors
+    /// [`Fault::KindMismatch`] if the value is not what the sort has.
+    pub(super) fn append_key(&mut self, sort: Sort, value: Option<Value<'_>>) -> Result<(), Fault> {
+        let Some(value) = value else {
+            self.wanted.push(0);
+            return Ok(());
+        };
+        self.wanted.push(1);
+        match sort {
+            Sort::Value(kind) => {
+                self.token.clear();
+                token_bytes(kind, value, &mut self.token)?;
+                let token = self.token.as_slice();
+                self.wanted.extend(&(token.len() as u64).to_le_bytes());
+                self.wanted.extend(token);
+            }
+            Sort::Truth | Sort::Plain => self.wanted.extend(&value.word()?.to_le_bytes()),
+        }
+        Ok(())
+    }
+
+    /// The number of groups.
+    pub(super) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The groups, in the order in which their first rows came.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter()
+    }
+
+    /// The group of this number.
+    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut Group> {
+        self.groups.get_mut(number)
+    }
+
+    /// The index in the table of the group with the bytes `wanted`, or of the empty place where it
+    /// belongs.
+    fn place(&self, hash: u64) -> usize {
+        let mask = self.table.len().wrapping_sub(1);
+        let mut at = usize::try_from(hash).unwrap_or(usize::MAX) & mask;
+        loop {
+            let found = self.table.get(at).copied().unwrap_or(EMPTY);
+            let group = usize::try_from(found)
+                .ok()
+                .and_then(|at| self.groups.get(at));
+            let is_it = group.is_none_or(|group| {
+                let bytes = self.bytes.as_slice();
+                let known = bytes.get(group.from..group.from.saturating_add(group.len));
+                group.hash == hash && known == Some(self.wanted.as_slice())
+            });
+            if is_it {
+                return at;
+            }
+            at = at.wrapping_add(1) & mask;
+        }
+    }
+
+    /// The number of the group of the row whose keys were appended. A new one has the keys and
+    /// states that the functions return. `Fault::ArenaFull` above 2^24 groups; faults of `states`.
+    pub(super) fn find(
+        &mut self,
+        keys: impl FnOnce() -> Box<[KeyValue]>,
+        states: impl FnOnce() -> Result<Box<[GroupState]>, Fault>,
+    ) -> Result<usize, Fault> {
+        let hash = self.hasher.hash_one(self.wanted.as_slice());
+        let place = self.place(hash);
+        match self.table.get(place) {
+            Some(&EMPTY) => {}
+            Some(number) => return usize::try_from(*number).map_err(|_| Fault::ArenaFull),
+            None => return Err(Fault::ArenaFull),
+        }
+        let number = self.groups.len();
+        if number >= GROUPS_MAX {
+            return Err(Fault::ArenaFull);
+        }
+        let states = states()?;
+        let (from, len) = (self.bytes.as_slice().len(), self.wanted.as_slice().len());
+        self.bytes.extend(self.wanted.as_slice());
+        self.groups.push(Group {
+            keys: keys(),
+            states,
+            hash,
+            from,
+            len,
+        });
+        if let Some(place) = self.table.get_mut(place) {
+            *place = u32::try_from(number).map_err(|_| Fault::ArenaFull)?;
+        }
+        if self.groups.len().saturating_mul(2) > self.table.len() {
+            self.grow();
+        }
+        Ok(number)
+    }
+
+    /// Doubles the table.
+    fn grow(&mut self) {
+        let mut table = vec![EMPTY; self.table.len().saturating_mul(2)];
+        let mask = table.len().wrapping_sub(1);
+        for (group, number) in self.groups.iter().zip(0_u32..) {
+            let mut at = usize::try_from(group.hash).unwrap_or(usize::MAX) & mask;
+            while table.get(at).is_some_and(|taken| *taken != EMPTY) {
+                at = at.wrapping_add(1) & mask;
+            }
+            if let Some(place) = table.get_mut(at) {
+                *place = number;
+            }
+        }
+        self.table = table;
+    }
+}
+
+/// The states of a new group. `Fault::BadRequest` for an aggregate that there is not.
+pub(super) fn new_states(program: &Program, sorts: &[Sort]) -> Result<Box<[GroupState]>, Fault> {
+    let state = |step: &Step| {
+        let Some(aggregate) = step.aggregate else {
+            return Ok(GroupState::Count(0));
+        };
+        let of = step.of.and_then(|of| sorts.get(usize::from(of)));
+        match of {
+            Some(Sort::Value(kind)) => Accumulator::new(aggregate, *kind)
+                .map(GroupState::Total)
+                .ok_or(Fault::BadRequest),
+            _ => Err(Fault::BadRequest),
+        }
+    };
+    program.aggregates.iter().map(state).collect()
+}

@@ -1,0 +1,184 @@
+//! Adds rows to the groups of an aggregation.
+//!
+//! Must not: give anything to the backend.
+
+use strongroom_columns_ring::Fault;
+use strongroom_columns_ring::program::{Program, Register, Sort, Step};
+use strongroom_columns_values::Out;
+use strongroom_format::columns::channel::right;
+
+use super::chunk::Chunk;
+use crate::engine::Zone;
+use crate::engine::compute::with_ledger;
+use crate::engine::groups::{GroupState, KeyValue, new_states};
+use crate::engine::running::Running;
+use crate::policy::Truth;
+
+impl Zone {
+    /// Adds the rows that are left of a chunk to the program's groups. Each key of each row is
+    /// charged as its token would be. Faults of the policy, and of the first row whose value cannot
+    /// be added.
+    pub(super) fn add_to_groups(
+        &mut self,
+        ring: u16,
+        running: &mut Running,
+        chunk: &mut Chunk<'_>,
+    ) -> Result<(), Fault> {
+        let program = &running.program;
+        let steps = program.aggregates.iter();
+        let registers = steps.flat_map(|step| [step.of, step.filter]).flatten();
+        for register in registers.chain(program.keys.iter().copied()) {
+            self.fill_input(ring, &running.sorts, chunk, register)?;
+        }
+        if let Some((_, fault)) = chunk.first_fault() {
+            // A value that cannot be loaded: the rows are not added.
+            return Err(fault);
+        }
+        self.judge_keys(ring, running, chunk)?;
+        self.judge_values(ring, running, chunk)?;
+        let rows: Vec<usize> = chunk.all_rows().to_vec();
+        for row in rows {
+            add_row(running, chunk, row)?;
+        }
+        Ok(())
+    }
+
+    /// Judges the values that the rows are grouped by, and charges them as tokens.
+    fn judge_keys(
+        &mut self,
+        ring: u16,
+        running: &mut Running,
+        chunk: &Chunk<'_>,
+    ) -> Result<(), Fault> {
+        let keys = running.program.keys.iter().zip(&mut running.key_scopes);
+        for (key, key_scope) in keys {
+            let Some(Sort::Value(_)) = running.sorts.get(usize::from(*key)) else {
+                continue;
+            };
+            let vector = chunk.vector(*key)?;
+            let present = |row: &&usize| vector.get(**row).is_some();
+            let count = chunk.all_rows().iter().filter(present).count();
+            if count == 0 {
+                continue;
+            }
+            let mut input = self.input_of(ring, [vector])?;
+            self.judge_rows(ring, Truth::Token, &mut input, count)?;
+            let scope = input.scope()?;
+            *key_scope = Some(match *key_scope {
+                Some(before) => self.sources.joined_scope(ring, before, scope)?,
+                None => scope,
+            });
+            self.computed.add(count as u64);
+            self.charge(ring, count as u64, &input)?;
+            let state = self.sources.rings.get(ring).ok();
+            with_ledger(&mut self.channel, state, |ledger| {
+                ledger.count_tokens(count as u64);
+            });
+        }
+        Ok(())
+    }
+
+    /// Asks whether the session allows aggregates of the values of a chunk.
+    fn judge_values(
+        &mut self,
+        ring: u16,
+        running: &mut Running,
+        chunk: &Chunk<'_>,
+    ) -> Result<(), Fault> {
+        let steps = running.program.aggregates.iter().zip(&mut running.scopes);
+        for (step, total) in steps {
+            let (Some(_), Some(of)) = (step.aggregate, step.of) else {
+                continue;
+            };
+            let vector = chunk.vector(of)?;
+            let input = self.input_of(ring, [vector])?;
+            let Some(scope) = input.scope else {
+                continue;
+            };
+            let rights = right::AGGREGATE | input.common.extra_rights();
+            self.permit(ring, rights, scope)?;
+            self.computed.add(chunk.all_rows().len() as u64);
+            let state = self.sources.rings.get_mut(ring)?;
+            state.note_computed_from(scope)?;
+            state.fallible = true;
+            *total = Some(match *total {
+                Some(before) => self.sources.joined_scope(ring, before, scope)?,
+                None => scope,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Adds a row to its group.
+fn add_row(running: &mut Running, chunk: &Chunk<'_>, row: usize) -> Result<(), Fault> {
+    let Running {
+        program,
+        sorts,
+        groups,
+        ..
+    } = running;
+    let number = if program.keys.is_empty() {
+        0
+    } else {
+        groups.begin_row();
+        for key in &program.keys {
+            let sort = sorts.get(usize::from(*key)).ok_or(Fault::BadRequest)?;
+            groups.append_key(*sort, chunk.vector(*key)?.get(row))?;
+        }
+        groups.find(
+            || first_keys(program, chunk, row),
+            || new_states(program, sorts),
+        )?
+    };
+    let group = groups.get_mut(number).ok_or(Fault::BadRequest)?;
+    for (step, state) in program.aggregates.iter().zip(&mut group.states) {
+        add_value(chunk, *step, row, state)?;
+    }
+    Ok(())
+}
+
+/// Adds a row to one aggregate of its group.
+fn add_value(
+    chunk: &Chunk<'_>,
+    step: Step,
+    row: usize,
+    state: &mut GroupState,
+) -> Result<(), Fault> {
+    if let Some(filter) = step.filter
+        && chunk.vector(filter)?.truth(row) != Some(true)
+    {
+        return Ok(());
+    }
+    let value = match step.of {
+        Some(of) => match chunk.vector(of)?.get(row) {
+            None => return Ok(()),
+            value => value,
+        },
+        None => None,
+    };
+    match (state, value) {
+        (GroupState::Count(count), _) => {
+            *count = count.saturating_add(1);
+            Ok(())
+        }
+        (GroupState::Total(total), Some(value)) => total.add(value, None),
+        (GroupState::Total(_), None) => Err(Fault::BadRequest),
+    }
+}
+
+/// The keys of a group whose first row this is.
+fn first_keys(program: &Program, chunk: &Chunk<'_>, row: usize) -> Box<[KeyValue]> {
+    let key = |key: &Register| {
+        if usize::from(*key) < program.inputs.len() {
+            return KeyValue::Word(chunk.input(*key, row));
+        }
+        let value = chunk.vector(*key).ok().and_then(|vector| vector.get(row));
+        value.map_or(KeyValue::Word(0), |value| {
+            let mut out = Out::new();
+            out.set(value);
+            KeyValue::Computed(out)
+        })
+    };
+    program.keys.iter().map(key).collect()
+}

@@ -1,0 +1,196 @@
+//! Goal: a program tells no more than single operations would, is charged as they are, and is not
+//! carried out where they would be refused.
+//! Method: tickets with limits, and without rights.
+
+use strongroom_columns_ring::function::Aggregate;
+use strongroom_columns_ring::program::{Instruction, Program, orders};
+use strongroom_columns_ring::{Fault, Host, Op};
+use strongroom_format::columns::Kind;
+use strongroom_format::columns::channel::{Ticket, right};
+
+use super::programs::{NUMBER, compare, compute, keep, literal, of, run};
+use super::refused::computed;
+use super::{
+    A, B, ORDINARY, Scene, call, fault, go_on, int8, lineage, of_kind, ordered_partition, promote,
+    ticket, with_zone,
+};
+
+/// A ticket that no other session has.
+fn limited(truths: u64) -> Ticket {
+    Ticket {
+        ticket_id: strongroom_crypto::random16().unwrap(),
+        truths,
+        ..ticket(ORDINARY, &[A])
+    }
+}
+
+/// How many truths a session with so many has left after `act`, and what `act` returned.
+fn left_after<T>(scene: &Scene, truths: u64, act: impl FnOnce(&Scene, &mut Host) -> T) -> (T, u64) {
+    let mut host = scene.host();
+    scene.owner.open(&mut host, &limited(truths)).unwrap();
+    let outcome = act(scene, &mut host);
+    host.end_statement(go_on).unwrap();
+    let mut left = 0;
+    loop {
+        let (a, b) = (scene.int8(&mut host, A, 1), scene.int8(&mut host, A, 2));
+        if of_kind(&mut host, Op::Compare, Kind::Int8, a, b).is_err() {
+            return (outcome, left);
+        }
+        left += 1;
+    }
+}
+
+/// E1: each truth of each row, and each token of a key, is charged as that of a single operation;
+/// and so is what a program tells of rows that fail.
+#[test]
+fn a_program_is_charged_as_single_operations_are() {
+    with_zone("program-charges", |scene| {
+        // 300 comparisons.
+        let compare = |limit: u64| Program {
+            inputs: vec![NUMBER],
+            instructions: vec![
+                literal(limit),
+                compare(orders::LESS, 0, 1),
+                Instruction::Keep(2),
+            ],
+            ..Program::default()
+        };
+        let compared = |scene: &Scene, host: &mut Host| {
+            let one = scene.int8(host, A, 1);
+            let kept = keep(host, &compare(one)).unwrap();
+            run(host, kept, &[&[one; 300]])
+        };
+        let (answers, left) = left_after(scene, 310, compared);
+        assert_eq!((answers.map(|answers| answers.len()), left), (Ok(300), 10));
+        let (answers, left) = left_after(scene, 299, compared);
+        assert_eq!((answers, left), (fault(Fault::BudgetSpent), 0));
+
+        // As many rows, of which nothing is told but whether each fails.
+        let failing = |scene: &Scene, host: &mut Host| {
+            let edge = scene.int8(host, A, i64::MAX - 5);
+            let program = Program {
+                inputs: vec![NUMBER],
+                instructions: vec![
+                    literal(edge),
+                    compute("int8pl", 0, 1),
+                    Instruction::IsNull(2),
+                    Instruction::Keep(3),
+                ],
+                ..Program::default()
+            };
+            let kept = keep(host, &program).unwrap();
+            let secrets: Vec<u64> = (0..10).map(|n| scene.int8(host, A, n)).collect();
+            run(host, kept, &[&secrets])
+        };
+        let (answers, left) = left_after(scene, 30, failing);
+        assert_eq!(answers, Ok(vec![0, 0, 0, 0, 0, 0, 2, 2, 2, 2]));
+        assert!(left <= 20, "{left}");
+    });
+}
+
+/// The same, of values that an earlier operation may have failed to compute, and of keys.
+#[test]
+fn failures_of_earlier_operations_and_tokens_are_charged_too() {
+    with_zone("program-charges-2", |scene| {
+        let failed = |scene: &Scene, host: &mut Host| {
+            let edge = scene.int8(host, A, i64::MAX - 5);
+            let secrets: Vec<u64> = (0..10).map(|n| scene.int8(host, A, n)).collect();
+            let sums: Vec<u64> = secrets
+                .iter()
+                .map(|secret| int8(host, "int8pl", *secret, edge))
+                .collect();
+            let program = Program {
+                inputs: vec![NUMBER],
+                instructions: vec![Instruction::IsNull(0), Instruction::Keep(1)],
+                ..Program::default()
+            };
+            let told = call(host, Op::Sync, 0, 0);
+            assert_eq!(told, super::earlier(Fault::Int8OutOfRange));
+            let kept = keep(host, &program).unwrap();
+            run(host, kept, &[&sums])
+        };
+        let (answers, left) = left_after(scene, 30, failed);
+        assert_eq!(answers, Ok(vec![0, 0, 0, 0, 0, 0, 2, 2, 2, 2]));
+        assert!(left <= 19, "{left}");
+
+        // Tokens of the rows' keys.
+        let grouped = |scene: &Scene, host: &mut Host| {
+            let one = scene.int8(host, A, 1);
+            let program = Program {
+                inputs: vec![NUMBER],
+                keys: vec![0],
+                ..Program::default()
+            };
+            let kept = keep(host, &program).unwrap();
+            run(host, kept, &[&[one; 300]]).map(|_| ())
+        };
+        let (answers, left) = left_after(scene, 310, grouped);
+        assert_eq!((answers, left), (Ok(()), 10));
+        let (answers, _) = left_after(scene, 299, grouped);
+        assert_eq!(answers, fault(Fault::BudgetSpent));
+    });
+}
+
+/// E2: what is not allowed is not computed.
+#[test]
+fn a_program_without_the_right_is_not_carried_out() {
+    with_zone("program-rights", |scene| {
+        // Both keys are there while this session is.
+        let mut owner = scene.client(ORDINARY, &[A, B]);
+        let constants: Vec<u64> = [3, 1, 2]
+            .iter()
+            .map(|n| scene.int8_for(lineage(16_384), &mut owner, A, *n))
+            .collect();
+        let table = ordered_partition(&mut owner, 16_384);
+        let (stored, _) = promote(&mut owner, table, 1, Kind::Int8, &constants).unwrap();
+        let mut host = scene.client(right::COMPUTE | right::CONSTANT, &[A]);
+        let one = scene.int8(&mut host, A, 1);
+        let program = Program {
+            inputs: vec![NUMBER],
+            instructions: vec![
+                literal(one),
+                compare(orders::LESS, 0, 1),
+                Instruction::Keep(2),
+            ],
+            ..Program::default()
+        };
+        let before = computed(scene, &mut owner);
+        let kept = keep(&mut host, &program).unwrap();
+        let refused = run(&mut host, kept, &[&[one, one]]);
+        assert_eq!(refused, fault(Fault::NotAllowed));
+        let grouping = Program {
+            inputs: vec![NUMBER],
+            keys: vec![0],
+            ..Program::default()
+        };
+        let summing = Program {
+            inputs: vec![NUMBER],
+            aggregates: vec![of(Aggregate::Sum, 0)],
+            ..Program::default()
+        };
+        for program in [&grouping, &summing] {
+            let kept = keep(&mut host, program).unwrap();
+            let refused = run(&mut host, kept, &[&[one, one]]);
+            assert_eq!(refused, fault(Fault::NotAllowed));
+        }
+        // Without a session: the order of an ordered column's values, and nothing else of them.
+        let mut nobody = scene.host();
+        let order = Program {
+            inputs: vec![NUMBER, NUMBER],
+            instructions: vec![compare(orders::LESS, 0, 1), Instruction::Keep(2)],
+            ..Program::default()
+        };
+        for program in [&grouping, &summing] {
+            let kept = keep(&mut nobody, program).unwrap();
+            let refused = run(&mut nobody, kept, &[&stored]);
+            assert_eq!(refused, fault(Fault::NotAllowed));
+        }
+        assert_eq!(computed(scene, &mut owner), before, "nothing was computed");
+        let kept = keep(&mut nobody, &order).unwrap();
+        let turned = [stored[1], stored[2], stored[0]];
+        assert_eq!(
+            run(&mut nobody, kept, &[&stored, &turned]),
+            Ok(vec![0, 1, 1])
+        );
+    });
+}
