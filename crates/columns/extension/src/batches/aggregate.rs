@@ -268,12 +268,8 @@ impl Grouping {
         while let Some(batch) = sent.take() {
             let answer = zone::with(|connection| connection.batch_answer(batch.ticket));
             let done = match answer {
-                BatchAnswer::Done(bytes) => bytes.len(),
+                BatchAnswer::Done(rows, _) => rows,
                 BatchAnswer::Failed(broken) => fault::raise_broken(broken),
-                // Only the answer's bytes are lost, of which an aggregation has none.
-                BatchAnswer::Overwritten => {
-                    fault::raise_internal("the answer to a batch of rows was lost")
-                }
             };
             if done < batch.rows {
                 let rest = (0..inputs)

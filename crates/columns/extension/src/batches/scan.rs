@@ -361,9 +361,9 @@ impl Scan {
             (Some(ticket), Some((_, connection))) if connection == latest_number() => {
                 zone::with(|connection| connection.batch_answer(ticket))
             }
-            _ => BatchAnswer::Overwritten,
+            _ => BatchAnswer::Done(0, Vec::new()),
         };
-        if let BatchAnswer::Done(bytes) = answer {
+        if let BatchAnswer::Done(_, bytes) = answer {
             batch.rows.answers.extend_from_slice(&bytes);
         }
         let rows = batch.rows.len();

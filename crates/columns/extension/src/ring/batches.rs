@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use strongroom_columns_ring::op::flag;
-use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Fault, Op, Program};
+use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, ENTRIES, Fault, Op, Program};
 
 use crate::interrupts::check_while_waiting;
 use crate::ring::connection::{Connection, PREFETCH_OFFSET};
@@ -27,12 +27,11 @@ pub(crate) fn rows_max(inputs: usize) -> usize {
 /// What became of a batch.
 #[derive(Clone)]
 pub(crate) enum BatchAnswer {
-    /// So many rows were done, with a byte for each if the program is a condition.
-    Done(Vec<u8>),
+    /// So many rows were done, with a byte for each if the program is a condition; without any if
+    /// another answer needed their place.
+    Done(usize, Vec<u8>),
     /// It was refused or has failed, and with an earlier fault was not carried out.
     Failed(Broken),
-    /// Its answer was lost to another one that needed its place. A condition can be asked again.
-    Overwritten,
 }
 
 /// A batch on its way.
@@ -49,6 +48,8 @@ pub(super) struct Batches {
     parts: [Option<OnItsWay>; PARTS],
     next_part: usize,
     next_ticket: u64,
+    /// Operations since the last batch was sent.
+    operations: u32,
     /// Answers that were copied and not asked for yet, by ticket.
     answers: BTreeMap<u64, BatchAnswer>,
 }
@@ -57,6 +58,13 @@ impl Batches {
     /// Forgets answers that nobody has asked for: the statement is over.
     pub(super) fn forget_answers(&mut self) {
         self.answers.clear();
+    }
+
+    /// Counts an operation. Whether batches on their way are due to be answered, before their
+    /// entries in the ring are used again.
+    pub(super) fn is_due(&mut self) -> bool {
+        self.operations += 1;
+        self.operations > ENTRIES / 2 && self.parts.iter().any(Option::is_some)
     }
 }
 
@@ -116,6 +124,9 @@ impl Connection {
         let operation = self.host.submit(descriptor, check_while_waiting)?;
         let ticket = self.batches.next_ticket;
         self.batches.next_ticket += 1;
+        if self.batches.parts.iter().all(Option::is_none) {
+            self.batches.operations = 0;
+        }
         let on_its_way = OnItsWay {
             ticket,
             operation,
@@ -153,18 +164,20 @@ impl Connection {
             return Ok(());
         };
         let answer = self.host.answer(batch.operation, check_while_waiting)?;
-        let outcome = match answer {
-            None => BatchAnswer::Overwritten,
-            Some(answer) => match answer.failure() {
-                Some(fault) if answer.is_earlier() => BatchAnswer::Failed(Broken::Earlier(fault)),
-                Some(fault) => BatchAnswer::Failed(Broken::Fault(fault)),
-                None if batch.overwritten != self.overwritten => BatchAnswer::Overwritten,
-                None => {
-                    let at = ANSWER_HALF + BATCH_OFFSET + part * PART_SIZE;
-                    let rows = usize::try_from(answer.value).unwrap_or(usize::MAX);
-                    BatchAnswer::Done(self.copy(at, rows)?)
-                }
-            },
+        // Its entry in the ring was not used again: batches are answered before (`is_due`).
+        let answer = answer.ok_or(Broken::Fault(Fault::BadRequest))?;
+        let outcome = match answer.failure() {
+            Some(fault) if answer.is_earlier() => BatchAnswer::Failed(Broken::Earlier(fault)),
+            Some(fault) => BatchAnswer::Failed(Broken::Fault(fault)),
+            None => {
+                let rows = usize::try_from(answer.value).unwrap_or(usize::MAX);
+                let bytes = if batch.overwritten == self.overwritten {
+                    self.copy(ANSWER_HALF + BATCH_OFFSET + part * PART_SIZE, rows)?
+                } else {
+                    Vec::new()
+                };
+                BatchAnswer::Done(rows, bytes)
+            }
         };
         self.batches.answers.insert(batch.ticket, outcome);
         if let Some(place) = self.batches.parts.get_mut(part) {

@@ -92,6 +92,9 @@ const STATEMENTS: &[&str] = &[
     "select id from sale where amount > (select avg(amount) from sale) and shop = 3 order by id",
     "select s.id from sale s where exists (select 1 from shop where shop.id = s.shop and name = 'South') and s.number = 5",
     "select upper(state) || '!', sum(number) from sale where length(note) > 11 group by 1 order by 2, 1",
+    // More operations between two batches than the ring has entries.
+    "select sum(a), max(b), min(c), max(d), max(e), sum(f) from (select amount + 1 as a, amount * 2 as b,
+         number + 1 as c, price * 2 as d, price - 1 as e, price + amount + number as f from sale offset 0) x",
     "with x as (select state, sum(amount) as total from sale group by state) select count(*) from x where total > 10",
 ];
 
