@@ -13,7 +13,7 @@ use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, e
 
 use super::convert::{Converter, ResultColumn, format_at};
 use super::copy_answers::CopyState;
-use super::messages::{append_error, unexpected};
+use super::messages::{append_error, transaction_status, unexpected};
 use super::rows::{Rows, check_columns, expected_columns, is_as_known};
 use super::server_error;
 use super::session::{Columns, Completed, Description, Interrupt, PendingAnswer, Session, State};
@@ -519,14 +519,16 @@ impl Downstream {
 
     /// Handles `ReadyForQuery`: notes the transaction's state, and passes it on if the client is to
     /// see it. Rows of the proxy's own query are handed to the thread that waits. Fails with
-    /// SR-8105 if it was not expected.
+    /// SR-8105 if it was not expected, or tells no state that a transaction has.
     fn handle_ready(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
         let front = state.pending_answers.front();
         if front.is_some_and(|front| !front.is_complete()) {
             return Err(unexpected());
         }
+        // By any other state the catalog would not be read again.
+        let transaction = transaction_status(body).ok_or_else(unexpected)?;
         self.end_statement(state);
-        state.transaction = body.first().copied().unwrap_or(b'I');
+        state.transaction = transaction;
         let forward = match state.pending_answers.pop_front() {
             None if state.is_ready_late() => {
                 state.take_late_ready();

@@ -20,6 +20,15 @@ pub(crate) fn append_error(out: &mut Vec<u8>, severity: &str, refusal: &Refusal)
     message.byte(0).end();
 }
 
+/// Returns the state of the transaction that a `ReadyForQuery` with this body tells: `I`, `T` or
+/// `E`. `None` if it tells none of them.
+pub(crate) const fn transaction_status(body: &[u8]) -> Option<u8> {
+    match body {
+        [status @ (b'I' | b'T' | b'E')] => Some(*status),
+        _ => None,
+    }
+}
+
 /// Makes the error (SR-8105) for an answer of the server that is malformed or not expected there.
 pub(crate) fn unexpected() -> Refusal {
     Refusal::protocol("the server's answer is not the one that was expected")

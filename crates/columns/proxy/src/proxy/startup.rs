@@ -11,7 +11,7 @@ use std::time::Instant;
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, invalid};
 
 use super::collected_rows::CollectedRows;
-use super::messages::append_error;
+use super::messages::{append_error, transaction_status};
 use super::session::Session;
 use super::settings::Settings;
 use super::shared::Shared;
@@ -81,6 +81,8 @@ pub(crate) fn accept_client(
     let Some(ready) = authenticate(&mut client, &mut server, &mut settings)? else {
         return Ok(None);
     };
+    let transaction = transaction_status(&ready.body);
+    let transaction = transaction.ok_or_else(|| invalid("no state of a transaction"))?;
     let asked = Instant::now();
     let Some((mut catalog, in_time)) = read_catalog(&mut server)? else {
         return refuse(&mut client, &unread_catalog());
@@ -109,7 +111,6 @@ pub(crate) fn accept_client(
     append(&mut out, ready.tag, &ready.body);
     client.get_mut().write_all(&out)?;
     client.get_ref().set_read_timeout(None)?;
-    let transaction = ready.body.first().copied().unwrap_or(b'I');
     let results = match (&zone_session, &shared.terms) {
         (Some(zone), _) => zone.results(),
         (None, Some(_)) => Results::default(),

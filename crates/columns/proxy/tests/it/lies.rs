@@ -2,6 +2,8 @@
 //! a client sends. Method: as `wire.rs`.
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
+use std::io::Read as _;
+
 use crate::support::harness::{
     ENC_INT4, ENC_TEXT, FAILED, Wire, begin, bind, catalog, described, ends_without, of_name, parse,
 };
@@ -429,5 +431,24 @@ fn a_result_is_named_and_formatted_as_the_proxy_was_told() {
         }
         wire.server.send(b'T', &second);
         ends_without(&mut wire, b"4711");
+    }
+}
+
+/// With a status that does not exist the catalog was not read again.
+#[test]
+fn a_transaction_has_one_of_three_states() {
+    for (name, status) in [("other", &b"X"[..]), ("none", b""), ("two", b"IT")] {
+        let mut wire = Wire::start(&format!("status-{name}"));
+        wire.query("ALTER FUNCTION one() RENAME TO two");
+        wire.server.send(b'C', b"ALTER FUNCTION\0");
+        wire.server.send(b'Z', status);
+        wire.client.expect(b'C');
+        wire.client
+            .send(b'Q', b"INSERT INTO plain (note) VALUES ('Alice')\0");
+        let error = wire.client.expect(b'E');
+        assert!(String::from_utf8_lossy(&error).contains("SR-8105"));
+        let mut sent = Vec::new();
+        wire.server.stream.read_to_end(&mut sent).unwrap();
+        assert!(!sent.windows(5).any(|window| window == b"Alice"));
     }
 }
