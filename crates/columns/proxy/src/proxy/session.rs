@@ -308,7 +308,7 @@ pub(crate) struct State {
     pub(crate) copying: Option<Copying>,
     /// The request of the COPY to which the client has sent all data, until it has ended.
     pub(crate) copied: Option<u64>,
-    /// How many Syncs were sent together with the COPY of which the client sends the data now.
+    /// How many Syncs were sent with the COPY of which the client sends the data now, or behind it.
     pub(crate) syncs_within_copy: usize,
     /// How many of them the server may still answer, because that COPY has failed and the server
     /// may not have read them.
@@ -426,29 +426,47 @@ impl Session {
     /// Notes the answer that a message will get, and numbers the message. `false` when the server
     /// ignores the message because of an earlier error, so that it need not be sent: then nothing
     /// is noted, and the answer's slot gets `None`. A Sync ends that state.
-    pub(crate) fn push_pending(&self, mut expect: PendingAnswer) -> bool {
+    pub(crate) fn push_pending(&self, expect: PendingAnswer) -> bool {
+        self.lock().push(expect)
+    }
+
+    /// Notes the answer that a Sync of the client's will get, which the server may have ignored
+    /// because it copies from the client.
+    pub(crate) fn push_sync(&self) {
         let mut state = self.lock();
-        state.is_in_pipeline = !expect.awaits_ready();
+        if state.copying.is_some() {
+            // If the COPY fails before the server has read it, it is answered.
+            state.syncs_within_copy = state.syncs_within_copy.saturating_add(1);
+        } else {
+            state.push(PendingAnswer::Sync { forward: true });
+        }
+    }
+}
+
+impl State {
+    /// Does what [`Session::push_pending`] says.
+    fn push(&mut self, mut expect: PendingAnswer) -> bool {
+        self.is_in_pipeline = !expect.awaits_ready();
         // The server ignores a Sync within a COPY.
         if !matches!(expect, PendingAnswer::Sync { .. }) {
-            state.requests = state.requests.saturating_add(1);
-            state.late_syncs = 0;
+            self.requests = self.requests.saturating_add(1);
+            self.late_syncs = 0;
         }
         if let PendingAnswer::Execute { request, .. } | PendingAnswer::Query { request, .. } =
             &mut expect
         {
-            *request = state.requests;
+            *request = self.requests;
         }
-        if state.skipping || state.refused {
+        if self.skipping || self.refused {
             if matches!(expect, PendingAnswer::Sync { .. }) {
-                state.skipping = false;
-                state.refused = false;
+                self.skipping = false;
+                self.refused = false;
             } else {
                 expect.notify_dropped();
                 return false;
             }
         }
-        if let Some(fate) = &state.fate
+        if let Some(fate) = &self.fate
             && !matches!(
                 expect,
                 PendingAnswer::Sync { .. } | PendingAnswer::Own { .. }
@@ -459,12 +477,10 @@ impl Session {
                 PendingAnswer::Execute { .. } | PendingAnswer::Query { .. }
             ));
         }
-        state.pending_answers.push_back(expect);
+        self.pending_answers.push_back(expect);
         true
     }
-}
 
-impl State {
     /// Notes that the client was told of an error, or rolls something back.
     pub(crate) fn note_undone(&self) {
         self.undone.fetch_add(1, Ordering::AcqRel);

@@ -239,14 +239,8 @@ impl Upstream {
                 return Ok(());
             }
             b'S' => {
-                // During a COPY the server ignores a Sync.
-                if self.session.lock().copying.is_some()
-                    || self
-                        .session
-                        .push_pending(PendingAnswer::Sync { forward: true })
-                {
-                    append(&mut self.out, b'S', &[]);
-                }
+                self.session.push_sync();
+                append(&mut self.out, b'S', &[]);
                 self.in_pipeline = false;
                 return Ok(());
             }

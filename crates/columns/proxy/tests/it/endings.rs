@@ -230,6 +230,23 @@ fn a_sync_behind_a_copy_that_read_nothing_is_answered() {
         .send(b'P', &parse("SELECT id FROM plain WHERE note = $1", &[25]));
     wire.client.send(b'S', b"");
     wire.prepares();
+    // The Sync comes when the client has been told that the COPY has begun.
+    let mut wire = Wire::start("copy-unread-behind");
+    wire.client
+        .send(b'P', &parse("COPY p (id, name) FROM STDIN", &[]));
+    wire.client.send(b'B', &[0; 8]);
+    wire.client.send(b'E', &[0; 5]);
+    wire.client.send(b'H', b"");
+    wire.sends(b"PDBEH");
+    wire.makes_statement();
+    wire.server.send(b'2', b"");
+    wire.server.send(b'G', &[0, 0, 2, 0, 0, 0, 0]);
+    wire.hears(b"12G");
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'S');
+    wire.server.send(b'E', FAILED);
+    wire.server.send(b'Z', b"I");
+    wire.hears(b"EZ");
     // The client ends its data before it knows: both Syncs are answered.
     let mut wire = Wire::start("copy-unread-twice");
     executes_copy(&mut wire);
