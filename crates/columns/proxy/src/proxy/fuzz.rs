@@ -79,6 +79,7 @@ fn shared(keys: Arc<ColumnKeys>) -> Arc<Shared> {
         relations: Arc::new(KnownRelations::in_memory()),
         epoch: AtomicU64::new(0),
         connections: AtomicUsize::new(0),
+        surplus: AtomicUsize::new(0),
         connections_max: 1,
     })
 }

@@ -60,9 +60,11 @@ use crate::keys::ColumnKeys;
 use crate::relations::KnownRelations;
 use crate::sql::comparable::{ColumnPath, FormerName};
 use crate::sql::pins::PinnedColumn;
-use crate::sql::refusal::Refusal;
 
-/// How long a client that is refused may take to say who it is.
+/// So many connections above the configured number may be there at a time until they have said what
+/// they want: a cancel request is not refused.
+const SURPLUS_MAX: usize = 64;
+/// How long a client that is refused may take to say who it is, when there are more than those.
 const REFUSED_WAIT: Duration = Duration::from_millis(50);
 /// Stack of the thread that parses: deep enough for the parser's own limit on nesting.
 const PARSER_STACK: usize = 64 << 20;
@@ -132,6 +134,7 @@ impl Proxy {
             relations: config.relations,
             epoch: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
+            surplus: AtomicUsize::new(0),
             connections_max: config.connections_max,
         };
         Ok(Self {
@@ -172,19 +175,19 @@ impl Proxy {
 }
 
 /// Accepts connections for ever and starts a thread for each. One above the configured number is
-/// refused with 53300; one for which no thread can be started is closed without a message.
+/// refused with 53300, unless it is a cancel request; one for which no thread can be started is
+/// closed without a message.
 fn accept(listener: &Listener, shared: &Arc<Shared>) {
     loop {
         let Ok(client) = listener.accept() else {
             std::thread::sleep(Duration::from_millis(ACCEPT_PAUSE_MS));
             continue;
         };
-        let count = ConnectionCount::new(shared);
-        if count.0.connections.load(Ordering::Acquire) > shared.connections_max {
+        let Some(count) = ConnectionCount::take(shared) else {
             refuse_one_too_many(&client);
             continue;
-        }
-        let work = move || serve_connection(client, &count.0);
+        };
+        let work = move || serve_connection(client, &count);
         let started = Builder::new()
             .name("client".to_owned())
             .stack_size(PARSER_STACK)
@@ -199,9 +202,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
 /// would drop the error with a connection that is closed before.
 fn refuse_one_too_many(client: &Stream) {
     let mut out = Vec::new();
-    let text = "the proxy has as many connections as it may have (--connections)";
-    let refusal = Refusal::postgres("53300", text.to_owned());
-    append_error(&mut out, "FATAL", &refusal);
+    append_error(&mut out, "FATAL", &startup::one_too_many());
     // Whoever has gone needs no answer; it is one write into an empty buffer of the system's.
     if let Ok(mut client) = client.try_clone() {
         drop(client.set_read_timeout(Some(REFUSED_WAIT)));
@@ -211,26 +212,50 @@ fn refuse_one_too_many(client: &Stream) {
 }
 
 /// Counts a connection until it is dropped.
-struct ConnectionCount(Arc<Shared>);
+struct ConnectionCount {
+    shared: Arc<Shared>,
+    /// It is above the configured number.
+    is_surplus: bool,
+}
 
 impl ConnectionCount {
-    /// Counts one more connection, until the value is dropped.
-    fn new(shared: &Arc<Shared>) -> Self {
-        shared.connections.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(shared))
+    /// Counts one more connection, until the value is dropped. `None` if there are too many, those
+    /// above the configured number included.
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let limits = [(false, shared.connections_max), (true, SURPLUS_MAX)];
+        let counted = |(is_surplus, max)| {
+            let count = Self {
+                shared: Arc::clone(shared),
+                is_surplus,
+            };
+            let before = count.counter().fetch_add(1, Ordering::AcqRel);
+            (before < max).then_some(count)
+        };
+        limits.into_iter().find_map(counted)
+    }
+
+    /// Returns what counts it.
+    fn counter(&self) -> &AtomicUsize {
+        match self.is_surplus {
+            true => &self.shared.surplus,
+            false => &self.shared.connections,
+        }
     }
 }
 
 impl Drop for ConnectionCount {
     /// Counts the connection as ended.
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+        self.counter().fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// Serves one connection until it ends. Errors end this connection only, and are not reported.
-fn serve_connection(client: Stream, shared: &Arc<Shared>) {
-    if let Ok(Some(connection)) = startup::accept_client(client, &shared.server, shared) {
+fn serve_connection(client: Stream, count: &ConnectionCount) {
+    let shared = &count.shared;
+    if count.is_surplus {
+        drop(startup::accept_cancel_request(client, shared));
+    } else if let Ok(Some(connection)) = startup::accept_client(client, &shared.server, shared) {
         drop(relay(connection, shared));
     }
 }

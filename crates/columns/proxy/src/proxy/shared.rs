@@ -38,5 +38,7 @@ pub(crate) struct Shared {
     /// Raised when a connection has changed which columns there are.
     pub(super) epoch: AtomicU64,
     pub(super) connections: AtomicUsize,
+    /// How many connections above the greatest number are being asked what they want.
+    pub(super) surplus: AtomicUsize,
     pub(super) connections_max: usize,
 }

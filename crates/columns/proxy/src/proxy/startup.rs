@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufReader, Read as _, Write};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, invalid};
 
@@ -32,6 +32,8 @@ const GSS: i32 = 80_877_104;
 const VERSION_MAJOR: i32 = 3;
 /// `AuthenticationSASL`.
 const SASL: i32 = 10;
+/// How long a client that is one too many may take to say what it wants.
+const SURPLUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Mechanisms with this suffix bind the exchange to one TLS connection, and here there are two.
 const CHANNEL_BINDING_SUFFIX: &[u8] = b"-PLUS";
 
@@ -125,6 +127,24 @@ pub(crate) fn accept_client(
         name,
         zone_session,
     }))
+}
+
+/// Serves a connection that is one too many: passes a cancel request on, and refuses anything else
+/// with 53300. Fails with the errors of the connections, and after a few seconds of the client's
+/// silence.
+pub(super) fn accept_cancel_request(client: Stream, shared: &Shared) -> io::Result<()> {
+    client.set_read_timeout(Some(SURPLUS_TIMEOUT))?;
+    let mut client = BufReader::new(client);
+    if startup_packet(&mut client, &shared.server, shared)?.is_some() {
+        refuse(&mut client, &one_too_many())?;
+    }
+    Ok(())
+}
+
+/// Makes the refusal (53300) of a connection that is one too many.
+pub(super) fn one_too_many() -> Refusal {
+    let text = "the proxy has as many connections as it may have (--connections)";
+    Refusal::postgres("53300", text.to_owned())
 }
 
 /// Opens the session with the zone; `None` where there is none, as in a database without the

@@ -14,7 +14,8 @@ use crate::support;
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls, SimpleQueryMessage};
-use support::{Server, client, psql};
+use strongroom_columns_proxy::proxy::{Address, Config, PlaintextConstants};
+use support::{Server, client, config, psql, started};
 
 const SCRIPT: &str = r"
 CREATE TABLE t (id int PRIMARY KEY, name text, n numeric);
@@ -189,6 +190,26 @@ fn cancel_requests_reach_the_server() {
     assert_eq!(error.code().unwrap().code(), "57014");
     assert!(begun.elapsed() < Duration::from_secs(30));
     assert!(sql.query_one("SELECT 1", &[]).is_ok());
+}
+
+/// When all connections are taken a statement has to be cancelled more than ever.
+#[test]
+fn a_cancel_request_passes_where_no_connection_does() {
+    let server = Server::start("trust");
+    let config = Config {
+        connections_max: 1,
+        ..config(Address::Unix(server.socket()), PlaintextConstants::Refuse)
+    };
+    let port = started(config, server.directory());
+    let mut sql = connect(&server, port);
+    let token = sql.cancel_token();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        token.cancel_query(NoTls)
+    });
+    let error = sql.batch_execute("SELECT pg_sleep(5)").unwrap_err();
+    canceller.join().unwrap().unwrap();
+    assert_eq!(error.code().unwrap().code(), "57014");
 }
 
 #[test]
