@@ -39,6 +39,16 @@ fn ends_transaction(text: &[u8]) -> bool {
     ENDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
+/// Returns whether a text has no statement, which a failed transaction answers, too: white space,
+/// comments and semicolons. Perhaps it has one if comments have others in them.
+fn has_no_statement(text: &[u8]) -> bool {
+    let mut rest = without_leading_comments(text);
+    while let Some(after) = rest.strip_prefix(b";") {
+        rest = without_leading_comments(after);
+    }
+    rest.is_empty()
+}
+
 /// Returns whether a text is PREPARE TRANSACTION alone, which ends a failed transaction, too. The
 /// name that it gives one is its only constant.
 fn prepares_transaction(text: &[u8]) -> bool {
@@ -272,7 +282,8 @@ impl Upstream {
 
     /// Plans the client's SQL as [`Self::plan_statements`] does, but for the note of a COPY.
     fn plan_text(&mut self, text: &[u8], declared: usize) -> Outcome<Vec<Plan>> {
-        if (!ends_transaction(text) || has_values(text)) && !prepares_transaction(text) {
+        let is_answered = ends_transaction(text) || has_no_statement(text);
+        if (!is_answered || has_values(text)) && !prepares_transaction(text) {
             self.check_transaction()?;
         }
         // Another connection has changed the schema: what it has made confidential counts within an
