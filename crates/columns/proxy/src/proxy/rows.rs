@@ -83,7 +83,8 @@ pub(super) fn check_names<'n>(
 
 /// Returns whether the client is told of the same columns as the proxy was, when it asked for them
 /// itself: rows are opened as the proxy was told, and read as the client was. Formats are those of
-/// Bind. Of a portal that is described for the first time nothing else is known, and what it is
+/// Bind. Names outside ASCII are not compared: they are in the client's encoding, which it may have
+/// changed. Of a portal that is described for the first time nothing else is known, and what it is
 /// described with is kept: it may be the client or the proxy that asks first.
 pub(super) fn is_as_known(known: Option<&Columns>, columns: &[ResultColumn]) -> bool {
     let Some(Columns::Statement(slot, formats)) = known else {
@@ -98,7 +99,8 @@ pub(super) fn is_as_known(known: Option<&Columns>, columns: &[ResultColumn]) -> 
     };
     let is_same = |(at, (one, other)): (usize, (&ResultColumn, &ResultColumn))| {
         let format = format_at(formats, at);
-        one.name == other.name && one.oid == other.oid && other.format == format
+        let is_named_so = one.name == other.name || !(one.name.is_ascii() || other.name.is_ascii());
+        is_named_so && one.oid == other.oid && other.format == format
     };
     let both = description.columns.iter().zip(columns);
     description.columns.len() == columns.len() && both.enumerate().all(is_same)

@@ -301,3 +301,37 @@ fn a_statement_that_sql_has_prepared_is_planned_again() {
     wire.row(&["4711"]);
     ends_without(&mut wire, b"4711");
 }
+
+/// Names of columns are in the client's encoding, which may change.
+#[test]
+fn a_column_has_its_name_in_every_encoding() {
+    let mut wire = Wire::start("encoded-name");
+    let named = |name: &[u8]| {
+        let mut body = described(&[("", 23)]);
+        body.splice(2..2, name.iter().copied());
+        body
+    };
+    wire.client.send(
+        b'P',
+        &of_name("s1", parse("SELECT id AS \"größe\" FROM plain", &[])),
+    );
+    wire.client.send(b'S', b"");
+    wire.sends(b"PDS");
+    wire.server.send(b'1', b"");
+    wire.server.send(b't', &[0, 0]);
+    wire.server.send(b'T', &named("größe".as_bytes()));
+    wire.server.send(b'Z', b"I");
+    wire.hears(b"1Z");
+    wire.query("SET client_encoding = 'LATIN1'");
+    wire.server.send(b'C', b"SET\0");
+    wire.server.send(b'S', b"client_encoding\0LATIN1\0");
+    wire.server.send(b'Z', b"I");
+    wire.hears(b"CSZ");
+    wire.client.send(b'D', b"Ss1\0");
+    wire.client.send(b'S', b"");
+    wire.sends(b"DS");
+    wire.server.send(b't', &[0, 0]);
+    wire.server.send(b'T', &named(b"gr\xf6\xdfe"));
+    wire.server.send(b'Z', b"I");
+    wire.hears(b"tTZ");
+}
