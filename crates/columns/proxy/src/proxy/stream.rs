@@ -42,7 +42,7 @@ impl Address {
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
-                Socket::Tcp(stream)
+                kept_alive(Socket::Tcp(stream))?
             }
             Self::Unix(path) => Socket::Local(connect_local(path)?),
         })
@@ -83,6 +83,13 @@ impl Address {
     }
 }
 
+/// Has the system look whether the peer of a socket is there: a peer whose machine is gone ends no
+/// connection. Fails with the system's error.
+fn kept_alive(socket: Socket) -> io::Result<Socket> {
+    socket.keep_alive()?;
+    Ok(socket)
+}
+
 /// A listening socket.
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -96,7 +103,7 @@ impl Listener {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
-                Ok(Stream::Plain(Socket::Tcp(stream)))
+                Ok(Stream::Plain(kept_alive(Socket::Tcp(stream))?))
             }
             Self::Unix(listener) => Ok(Stream::Plain(Socket::Local(listener.accept()?.0))),
         }
@@ -190,5 +197,43 @@ impl Write for Stream {
     /// Does nothing: every write goes to the socket at once.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns whether the system looks now and then whether the peer of this local port is there.
+    fn is_looked_after(port: u16) -> bool {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let of_port = format!(":{port:04X}");
+        let mut rows = table.lines().map(|line| line.split_whitespace());
+        let timer = rows.find_map(|mut row| {
+            row.nth(1).filter(|local| local.ends_with(&of_port))?;
+            // Established.
+            row.nth(1).filter(|state| *state == "01")?;
+            row.nth(1)
+        });
+        // A timer of this kind runs (Documentation/networking/proc_net_tcp.rst of Linux).
+        timer.unwrap().starts_with("02:")
+    }
+
+    /// A client whose machine is gone would keep its transaction open for ever.
+    #[test]
+    fn a_peer_that_is_gone_is_found() {
+        let listener = Address::Tcp("127.0.0.1:0".to_owned()).listen().unwrap();
+        let address = listener.address().unwrap();
+        let Stream::Plain(Socket::Tcp(server)) = address.connect(None).unwrap() else {
+            panic!("another socket");
+        };
+        let _client = listener.accept().unwrap();
+        let Address::Tcp(text) = address else {
+            panic!("another address");
+        };
+        let port = text.rsplit(':').next().unwrap().parse().unwrap();
+        assert!(is_looked_after(port), "of a client");
+        let port = server.local_addr().unwrap().port();
+        assert!(is_looked_after(port), "of the server");
     }
 }

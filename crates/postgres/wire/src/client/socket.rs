@@ -105,6 +105,18 @@ impl Socket {
         })
     }
 
+    /// Has the system look now and then whether the peer is still there, as it does for the
+    /// connections of PostgreSQL's server and of its clients. Does nothing for a local socket.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep_alive(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => SockRef::from(stream).set_keepalive(true),
+            Self::Local(_) => Ok(()),
+        }
+    }
+
     /// Shuts the connection down in both directions, for all handles.
     ///
     /// # Errors
