@@ -238,8 +238,20 @@ impl Downstream {
         tag: u8,
         body: &[u8],
     ) -> Result<(), Refusal> {
-        if let Some(PendingAnswer::Own { .. }) = state.pending_answers.front() {
-            return Ok(());
+        match state.pending_answers.front_mut() {
+            Some(PendingAnswer::Own { .. }) => return Ok(()),
+            Some(PendingAnswer::Setting { closes, .. }) => {
+                *closes = closes.saturating_sub(u8::from(tag == b'3'));
+                if *closes == 0
+                    && let Some(PendingAnswer::Setting {
+                        rows, collected, ..
+                    }) = state.pending_answers.pop_front()
+                {
+                    rows.get_or_init(|| Some(collected.into_rows()));
+                }
+                return Ok(());
+            }
+            _ => {}
         }
         let forward = match (tag, state.pending_answers.pop_front()) {
             (b'1', Some(PendingAnswer::Parse { forward, .. }))
@@ -396,7 +408,10 @@ impl Downstream {
             if !front.is_some_and(may_have) {
                 return Err(unexpected());
             }
-            if let Some(PendingAnswer::Own { collected, .. }) = state.pending_answers.front_mut() {
+            if let Some(
+                PendingAnswer::Own { collected, .. } | PendingAnswer::Setting { collected, .. },
+            ) = state.pending_answers.front_mut()
+            {
                 collected.push(body).ok_or_else(unexpected)?;
                 return Ok(());
             }
@@ -500,7 +515,7 @@ impl Downstream {
                 let ended = ended.filter(|_| *is_exact);
                 note_completed(ended.and_then(|ended| ended.ends).as_ref());
             }
-            Some(PendingAnswer::Own { .. }) => return Ok(()),
+            Some(PendingAnswer::Own { .. } | PendingAnswer::Setting { .. }) => return Ok(()),
             _ => return Err(unexpected()),
         }
         append(&mut self.out, tag, body);

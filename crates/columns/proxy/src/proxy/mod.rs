@@ -32,6 +32,7 @@ mod sql_prepared;
 mod startup;
 mod statement;
 pub(crate) mod stream;
+mod time_zone;
 mod tls;
 mod upstream;
 pub(crate) mod zone_session;

@@ -101,7 +101,21 @@ fn without_leading_comments(text: &[u8]) -> &[u8] {
 }
 
 /// Name of the statement and the portal of the proxy's own statements.
-const OWN: &[u8] = b"strongroom_own";
+pub(super) const OWN: &[u8] = b"strongroom_own";
+
+/// Appends the messages by which a statement of the proxy's own runs, behind the one that closes an
+/// earlier statement of its name.
+pub(super) fn own_messages(out: &mut Vec<u8>, text: &[u8]) {
+    Builder::new(out, b'C').byte(b'P').string(OWN).end();
+    let mut message = Builder::new(out, b'P');
+    message.string(OWN).string(text).count(0).end();
+    let mut message = Builder::new(out, b'B');
+    message.string(OWN).string(OWN).count(0).count(0).count(0);
+    message.end();
+    Builder::new(out, b'E').string(OWN).int32(0).end();
+    Builder::new(out, b'C').byte(b'P').string(OWN).end();
+    Builder::new(out, b'C').byte(b'S').string(OWN).end();
+}
 
 /// Rows of a query of the proxy's own.
 type OwnRows = Vec<Vec<Option<String>>>;
@@ -246,17 +260,8 @@ impl Upstream {
         self.send(expect, b'C', |message| {
             message.byte(b'S').string(OWN);
         })?;
-        let out = &mut self.out;
-        Builder::new(out, b'C').byte(b'P').string(OWN).end();
-        let mut message = Builder::new(out, b'P');
-        message.string(OWN).string(text).count(0).end();
-        let mut message = Builder::new(out, b'B');
-        message.string(OWN).string(OWN).count(0).count(0).count(0);
-        message.end();
-        Builder::new(out, b'E').string(OWN).int32(0).end();
-        Builder::new(out, b'C').byte(b'P').string(OWN).end();
-        Builder::new(out, b'C').byte(b'S').string(OWN).end();
-        append(out, b'S', &[]);
+        own_messages(&mut self.out, text);
+        append(&mut self.out, b'S', &[]);
         self.flush()?;
         Ok(rows)
     }

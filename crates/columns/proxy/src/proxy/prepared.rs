@@ -14,6 +14,7 @@ use super::copy::Transform;
 use super::planning::is_setting;
 use super::session::{Columns, Description, DescriptionSlot, PendingAnswer};
 use super::statement::{Planned, Portal, Statement};
+use super::time_zone::needs_zone;
 use super::upstream::{
     BATCH, Failure, Outcome, PLAIN_EXPECTED, Upstream, bind_values, int16s, malformed,
 };
@@ -322,16 +323,13 @@ impl Upstream {
     /// if there are too many; with SR-8102 if one would be sent in clear beside a confidential
     /// value; with SR-8104 if one is not valid.
     fn seal_parameters(
-        &self,
+        &mut self,
         (statement, doubted): (&Statement, &BTreeSet<i32>),
         description: &Description,
         formats: &[i16],
         values: &[Option<&[u8]>],
     ) -> Outcome<Vec<(i16, Option<Vec<u8>>)>> {
-        let (catalog, settings) = {
-            let state = self.session.lock();
-            (Arc::clone(&state.catalog), state.settings.clone())
-        };
+        let catalog = self.catalog();
         // A value without a parameter has no type: the server would see the value before it refuses
         // it.
         let expected = description.parameters.len().min(statement.shown);
@@ -342,6 +340,7 @@ impl Upstream {
             );
             return Err(Refusal::postgres("08P01", message).into());
         }
+        let settings = self.settings_now(needs_zone(&catalog, description, &[]))?;
         let converter = Converter::new(&self.shared.keys, &settings);
         let mut out = Vec::with_capacity(values.len());
         for (at, value) in values.iter().enumerate() {
@@ -442,6 +441,7 @@ impl Upstream {
         let effects = portal.map_or_else(Effects::of_anything, |portal| portal.effects);
         let changes = portal.map(|portal| Arc::clone(&portal.changes));
         self.note_effects(effects, &changes.unwrap_or_default())?;
+        self.note_zone(effects);
         if effects.copies == Copies::FromClient {
             self.session.lock().copy_doubted = true;
         }

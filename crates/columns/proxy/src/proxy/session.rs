@@ -136,6 +136,13 @@ pub(crate) enum PendingAnswer {
         rows: RowsSlot,
         collected: CollectedRows,
     },
+    /// A question of the proxy's own in the client's pipeline, which ends with the last of so many
+    /// `closes`.
+    Setting {
+        rows: RowsSlot,
+        collected: CollectedRows,
+        closes: u8,
+    },
     FunctionCall,
 }
 
@@ -193,6 +200,7 @@ impl PendingAnswer {
                 tag,
                 b'1' | b'2' | b'3' | b'T' | b'n' | b'D' | b'C' | b'I' | b'Z'
             ),
+            Self::Setting { .. } => matches!(tag, b'1' | b'2' | b'3' | b'D' | b'C'),
             Self::FunctionCall => matches!(tag, b'V' | b'Z'),
         }
     }
@@ -257,7 +265,7 @@ impl PendingAnswer {
             } => {
                 slot.get_or_init(|| None);
             }
-            Self::Own { rows, .. } => {
+            Self::Own { rows, .. } | Self::Setting { rows, .. } => {
                 rows.get_or_init(|| None);
             }
             _ => {}
@@ -469,7 +477,9 @@ impl State {
         if let Some(fate) = &self.fate
             && !matches!(
                 expect,
-                PendingAnswer::Sync { .. } | PendingAnswer::Own { .. }
+                PendingAnswer::Sync { .. }
+                    | PendingAnswer::Own { .. }
+                    | PendingAnswer::Setting { .. }
             )
         {
             fate.note_message(matches!(

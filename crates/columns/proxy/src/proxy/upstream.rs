@@ -22,6 +22,7 @@ use super::shared::{PlaintextConstants, Shared};
 use super::sql_prepared::SqlPrepared;
 use super::statement::{Portal, Statement};
 use super::stream::Stream;
+use super::time_zone::{SessionZone, needs_zone};
 use super::zone_session::ZoneSession;
 use crate::relations::Changer;
 use crate::sql::comparable::Names;
@@ -62,6 +63,7 @@ pub(crate) struct Upstream {
     pub(super) extending: bool,
     /// A statement whose answer has not come may turn `standard_conforming_strings` off.
     pub(super) strings_doubted: bool,
+    pub(super) zone: SessionZone,
     /// Between a message of the extended protocol and its Sync.
     pub(super) in_pipeline: bool,
     /// A statement may have changed which columns there are.
@@ -144,6 +146,7 @@ impl Upstream {
             sql_prepared: SqlPrepared::default(),
             named_queries: NamedQueries::default(),
             strings_doubted: false,
+            zone: SessionZone::default(),
             extending: false,
             in_pipeline: false,
             defined: false,
@@ -217,6 +220,7 @@ impl Upstream {
     fn handle_message(&mut self, message: &Message) -> Outcome {
         let body = message.body.as_slice();
         self.forget_ended();
+        self.settle_zone();
         if !self.in_pipeline && self.session.lock().transaction == b'I' {
             self.begun = SystemTime::now();
             self.named_queries.end_transaction();
@@ -369,14 +373,12 @@ impl Upstream {
     /// types that the server found. Fails with SR-8101 if the server expects a plain value, unless
     /// that is allowed, and with SR-8104 if a value is not valid.
     pub(super) fn seal_constants(
-        &self,
+        &mut self,
         constants: &[Constant],
         description: &Description,
     ) -> Outcome<Vec<(i16, Option<Vec<u8>>)>> {
-        let (catalog, settings) = {
-            let state = self.session.lock();
-            (Arc::clone(&state.catalog), state.settings.clone())
-        };
+        let catalog = self.catalog();
+        let settings = self.settings_now(needs_zone(&catalog, description, constants))?;
         let converter = Converter::new(&self.shared.keys, &settings);
         let mut out = Vec::with_capacity(constants.len());
         for constant in constants {

@@ -196,6 +196,9 @@ pub(crate) fn plan_undecoded(text: &[u8], catalog: &Catalog) -> Option<Plan> {
     Some(plan).filter(|_| unread::has_ascii_names(catalog))
 }
 
+/// The function that sets what SET sets.
+const SET_CONFIG: &[u8] = b"set_config";
+
 /// Returns the text of one statement of the string, without its semicolon.
 fn statement_text<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
     let start = usize::try_from(raw.stmt_location).unwrap_or(0);
@@ -216,13 +219,15 @@ fn plan_statement(
     declared: usize,
 ) -> Result<Plan, Refusal> {
     let node = raw.stmt.map(|node| *node).unwrap_or_default();
-    let plan = Plan {
+    let mut plan = Plan {
         sql: text.to_owned(),
         is_parsed: true,
         effects: utility::effects(&node),
         named: utility::named_use(&node),
         ..Plan::default()
     };
+    let mut words = text.as_bytes().windows(SET_CONFIG.len());
+    plan.effects.sets_zone |= words.any(|word| word.eq_ignore_ascii_case(SET_CONFIG));
     if !catalog.is_confidential() {
         return Ok(plan);
     }

@@ -76,6 +76,8 @@ pub(crate) struct Effects {
     pub(crate) begins: bool,
     /// It ends a transaction and begins no other: COMMIT, ROLLBACK, PREPARE TRANSACTION.
     pub(crate) ends: bool,
+    /// It may change the session's time zone.
+    pub(crate) sets_zone: bool,
 }
 
 impl Effects {
@@ -90,6 +92,7 @@ impl Effects {
             undoes_part: false,
             begins: false,
             ends: false,
+            sets_zone: true,
         }
     }
 
@@ -116,6 +119,7 @@ impl Effects {
             undoes_part: self.undoes_part || other.undoes_part,
             begins: self.begins || other.begins,
             ends: self.ends || other.ends,
+            sets_zone: self.sets_zone || other.sets_zone,
         }
     }
 }

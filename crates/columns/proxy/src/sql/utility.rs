@@ -47,7 +47,6 @@ pub(crate) fn effects(node: &Node) -> Effects {
             | NodeEnum::UpdateStmt(_)
             | NodeEnum::DeleteStmt(_)
             | NodeEnum::MergeStmt(_)
-            | NodeEnum::VariableSetStmt(_)
             | NodeEnum::LockStmt(_)
             | NodeEnum::NotifyStmt(_)
             | NodeEnum::ListenStmt(_)
@@ -56,11 +55,17 @@ pub(crate) fn effects(node: &Node) -> Effects {
             | NodeEnum::ClosePortalStmt(_)
             | NodeEnum::PrepareStmt(_)
             | NodeEnum::DeallocateStmt(_)
-            | NodeEnum::DiscardStmt(_)
             | NodeEnum::VacuumStmt(_)
             | NodeEnum::CheckPointStmt(_),
         )
         | None => {}
+        // RESET ALL has no name.
+        Some(NodeEnum::VariableSetStmt(set)) => {
+            effects.sets_zone = set.name.is_empty() || set.name.eq_ignore_ascii_case("timezone");
+        }
+        Some(NodeEnum::DiscardStmt(discard)) => {
+            effects.sets_zone = discard.target() == DiscardMode::DiscardAll;
+        }
         Some(NodeEnum::CopyStmt(copy)) => {
             effects.copies = match (copy.is_from, copy.filename.is_empty()) {
                 (_, false) => Copies::Nothing,

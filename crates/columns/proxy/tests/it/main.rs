@@ -14,6 +14,7 @@ mod names;
 mod plain;
 mod relay;
 mod support;
+mod time_zone;
 mod tls;
 mod tpm;
 mod under_way;
