@@ -254,9 +254,15 @@ impl Downstream {
             _ => {}
         }
         let forward = match (tag, state.pending_answers.pop_front()) {
-            (b'1', Some(PendingAnswer::Parse { forward, .. }))
-            | (b'2', Some(PendingAnswer::Bind { forward })) => forward,
-            (b'3', Some(PendingAnswer::Close)) => true,
+            (b'1', Some(PendingAnswer::Parse { told, .. })) => {
+                note_completed(told.as_ref());
+                told.is_some()
+            }
+            (b'2', Some(PendingAnswer::Bind { forward })) => forward,
+            (b'3', Some(PendingAnswer::Close { ends })) => {
+                note_completed(Some(&ends));
+                true
+            }
             _ => return Err(unexpected()),
         };
         if forward {
@@ -586,7 +592,7 @@ impl Downstream {
     }
 }
 
-/// Tells the other thread that the server has completed a statement that ends others.
+/// Tells the other thread that the server has completed what makes a statement or ends others.
 fn note_completed(ends: Option<&Completed>) {
     if let Some(ends) = ends {
         ends.store(true, Ordering::Release);

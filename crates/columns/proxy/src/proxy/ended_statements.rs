@@ -1,4 +1,5 @@
-//! Prepared statements that the client ends by SQL: DEALLOCATE and DISCARD ALL.
+//! Prepared statements that the client ends by SQL, with DEALLOCATE and DISCARD ALL, and those and
+//! portals that it ends by Close.
 //!
 //! They are forgotten when the server has completed that, and not before: after an error they are
 //! still there. Its word is enough. The client gets the same word, and means by the name what it
@@ -15,28 +16,44 @@ use crate::sql::{NamedUse, QueryName};
 /// What was sent that ends statements, and is not answered.
 #[derive(Default)]
 pub(super) struct Endings {
-    /// How many statements were prepared.
+    /// How many statements were prepared, and portals bound.
     prepared: u64,
     all: Vec<Ending>,
 }
 
-/// Statements that end when the server has completed what was sent.
+/// Which statements or portals end.
+enum Ended {
+    /// The statement of this name.
+    Statement(Vec<u8>),
+    /// All statements that have a name.
+    Statements,
+    /// The portal of this name.
+    Portal(Vec<u8>),
+}
+
+/// Statements or portals that end when the server has completed what was sent.
 pub(super) struct Ending {
-    /// Which end: the one of this name, or all that have one.
-    name: Option<String>,
-    /// How many statements were prepared before it was sent: only these end.
+    what: Ended,
+    /// How many were prepared or bound before it was sent: only these end.
     prepared: u64,
     is_completed: Completed,
 }
 
 impl Ending {
     /// Returns whether the statement of this name ends by it that is the `number`th. The unnamed
-    /// one never does.
+    /// one does so by Close only.
     pub(super) fn ends(&self, name: &[u8], number: u64) -> bool {
-        let is_meant = match &self.name {
-            Some(only) => only.as_bytes() == name,
-            None => !name.is_empty(),
+        let is_meant = match &self.what {
+            Ended::Statement(only) => only == name,
+            Ended::Statements => !name.is_empty(),
+            Ended::Portal(_) => false,
         };
+        is_meant && number <= self.prepared
+    }
+
+    /// Returns whether the portal of this name ends by it that is the `number`th.
+    pub(super) fn ends_portal(&self, name: &[u8], number: u64) -> bool {
+        let is_meant = matches!(&self.what, Ended::Portal(only) if only == name);
         is_meant && number <= self.prepared
     }
 
@@ -47,7 +64,7 @@ impl Ending {
 }
 
 impl Endings {
-    /// Returns the number of a statement that is prepared now.
+    /// Returns the number of a statement or portal that is made now.
     pub(super) const fn number(&mut self) -> u64 {
         self.prepared = self.prepared.saturating_add(1);
         self.prepared
@@ -62,18 +79,35 @@ impl Endings {
     /// returns what the other thread sets when the server has completed it. `None` if it ends no
     /// prepared statement.
     pub(super) fn begin(&mut self, does: Option<&NamedUse>, prepared: u64) -> Option<Completed> {
-        let name = match does? {
-            NamedUse::Ends(QueryName::Prepared(name)) => Some(name.clone()),
-            NamedUse::EndsPrepared | NamedUse::EndsAll => None,
+        let what = match does? {
+            NamedUse::Ends(QueryName::Prepared(name)) => {
+                Ended::Statement(name.clone().into_bytes())
+            }
+            NamedUse::EndsPrepared | NamedUse::EndsAll => Ended::Statements,
             _ => return None,
         };
+        Some(self.push(what, prepared))
+    }
+
+    /// Notes that a Close message is about to be sent, of a statement (`S`) or of a portal, and
+    /// returns what the other thread sets when the server has completed it.
+    pub(super) fn begin_close(&mut self, what: u8, name: &[u8]) -> Completed {
+        let ended = match what {
+            b'S' => Ended::Statement(name.to_vec()),
+            _ => Ended::Portal(name.to_vec()),
+        };
+        self.push(ended, self.prepared)
+    }
+
+    /// Notes what ends, and returns what the other thread sets then.
+    fn push(&mut self, what: Ended, prepared: u64) -> Completed {
         let is_completed = Completed::default();
         self.all.push(Ending {
-            name,
+            what,
             prepared,
             is_completed: Arc::clone(&is_completed),
         });
-        Some(is_completed)
+        is_completed
     }
 
     /// Takes those that the server has completed since, and drops those that have failed or were

@@ -12,6 +12,7 @@ mod copy_answers;
 mod copy_fields;
 mod copying;
 mod downstream;
+mod driver_statements;
 mod effects;
 mod ended_statements;
 #[cfg(any(test, fuzzing))]

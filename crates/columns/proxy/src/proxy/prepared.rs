@@ -12,7 +12,7 @@ use super::PlaintextConstants;
 use super::convert::{BINARY, Converter, format_at};
 use super::copy::Transform;
 use super::planning::is_setting;
-use super::session::{Columns, Description, DescriptionSlot, PendingAnswer};
+use super::session::{Columns, Completed, Description, DescriptionSlot, PendingAnswer};
 use super::statement::{Planned, Portal, Statement};
 use super::time_zone::needs_zone;
 use super::upstream::{
@@ -86,7 +86,9 @@ impl Upstream {
         let texts = Some(&plan).filter(|plan| plan.changed);
         let original = Arc::from(String::from_utf8_lossy(text));
         let texts = texts.and_then(|plan| plan.texts(&original));
-        self.send_parse(name, sent, &types, true, texts, &slot)?;
+        let is_made = Completed::default();
+        let told = Some(Arc::clone(&is_made));
+        self.send_parse(name, sent, &types, told, texts, &slot)?;
         let known = usize::try_from(plan.parameters)
             .unwrap_or(0)
             .max(declared.len());
@@ -99,6 +101,7 @@ impl Upstream {
         let statement = Statement {
             number: self.endings.number(),
             slot,
+            is_made,
             constants: plan.constants,
             confidential: plan.confidential,
             stored: plan.stored,
@@ -117,44 +120,24 @@ impl Upstream {
         if !name.is_empty() {
             self.named_queries.note_driver_s(name);
         }
-        let named = self.statements.entry(name.to_vec()).or_default();
-        // The server drops the unnamed statement before it makes another.
-        let made = named
-            .iter()
-            .rposition(|known| matches!(known.slot.get(), Some(Some(_))));
-        let passed = if name.is_empty() {
-            named.len()
-        } else {
-            made.unwrap_or(0)
-        };
-        named.drain(..passed.min(named.len()));
-        named.push(Arc::new(statement));
+        for ended in self.statements.add(name, statement) {
+            self.named_queries.end_driver_s(&ended);
+        }
         Ok(())
     }
 
-    /// Returns the newest statement of this name that the server has not refused to make, as far as
-    /// that is known without waiting. `None` if there is none.
-    fn known_statement(&self, name: &[u8]) -> Option<Arc<Statement>> {
-        let named = self.statements.get(name)?;
-        named
-            .iter()
-            .rev()
-            .find(|known| !matches!(known.slot.get(), Some(None)))
-            .cloned()
-    }
-
-    /// Forgets the statements whose end the server has completed since the last call.
+    /// Forgets the statements and portals whose end the server has completed since the last call.
     pub(super) fn forget_ended(&mut self) {
         let completed = self.endings.take_completed();
         if completed.is_empty() {
             return;
         }
         let ends = |name: &[u8], number| completed.iter().any(|of| of.ends(name, number));
-        self.statements.retain(|name, named| {
-            named.retain(|statement| !ends(name, statement.number));
-            !named.is_empty()
-        });
+        self.statements.forget(ends);
         self.sql_prepared.forget(ends);
+        let ends = |name: &[u8], number| completed.iter().any(|of| of.ends_portal(name, number));
+        self.portals
+            .retain(|name, portal| !ends(name, portal.number));
     }
 
     /// Waits for the server's description of the statement of this name and returns both. A
@@ -168,14 +151,15 @@ impl Upstream {
                 format!("prepared statement \"{shown}\" does not exist"),
             )
         };
-        if self.known_statement(name).is_none() {
+        if self.statements.known(name).is_none() {
             self.describe_again(name)?;
         }
         // Each round tries an older statement of the name.
-        while let Some(statement) = self.known_statement(name) {
+        while let Some(statement) = self.statements.known(name) {
             let description = self.wait_for_description(&statement.slot)?;
             // The answer to what has ended older ones may have come before.
             self.forget_ended();
+            self.statements.settle(name);
             if let Some(description) = description {
                 return Ok((statement, description));
             }
@@ -191,7 +175,7 @@ impl Upstream {
     /// description never came. What is known of the text that the client gave for the name holds
     /// for it too. Fails with `Skipped` if the server would ignore the message.
     fn describe_again(&mut self, name: &[u8]) -> Outcome {
-        let former = self.statements.get(name).and_then(|named| named.last());
+        let former = self.statements.named(name).last();
         let former = former.map(Arc::clone);
         let slot: DescriptionSlot = Arc::new(OnceLock::new());
         let expect = PendingAnswer::DescribeStatement {
@@ -210,8 +194,7 @@ impl Upstream {
                 Statement::of_sql(name, (number, slot), self.catalog())
             }
         };
-        self.statements
-            .insert(name.to_vec(), vec![Arc::new(statement)]);
+        self.statements.replace(name, statement);
         Ok(())
     }
 
@@ -237,18 +220,11 @@ impl Upstream {
         if let Some(refusal) = &self.denied {
             return Err(refusal.clone().into());
         }
-        let known = self
-            .statements
-            .get(name)
-            .and_then(|named| match named.as_slice() {
-                [only] => Some(Arc::clone(only)),
-                _ => None,
-            });
+        self.statements.settle(name);
         let is_simple = |known: &Arc<Statement>| {
-            let is_dead = matches!(known.slot.get(), Some(None));
-            values.is_empty() && known.constants.is_empty() && !is_dead
+            values.is_empty() && known.constants.is_empty() && !known.is_refused()
         };
-        let simple = known.filter(is_simple);
+        let simple = self.statements.only(name).filter(is_simple);
         let (statement, values) = match simple {
             Some(statement) => {
                 self.check_without_values(&statement)?;
@@ -282,6 +258,7 @@ impl Upstream {
             false => Columns::Statement(Arc::clone(&statement.slot), result_formats),
         };
         let made = Portal {
+            number: self.endings.number(),
             columns,
             named: statement.named.clone(),
             expected: self.expected_of(statement.named.as_ref(), &planned),
@@ -311,7 +288,7 @@ impl Upstream {
     /// Returns the parameters that are confidential in another statement of the name: whether the
     /// server has made that one, or still has an older one, is its word.
     fn confidential_in_others(&self, name: &[u8], statement: &Arc<Statement>) -> BTreeSet<i32> {
-        let named = self.statements.get(name).into_iter().flatten();
+        let named = self.statements.named(name).iter();
         let others = named.filter(|other| !Arc::ptr_eq(other, statement));
         others
             .flat_map(|other| other.confidential.iter().copied())
@@ -394,7 +371,8 @@ impl Upstream {
         );
         let expect = match what {
             b'S' => {
-                let statement = self.known_statement(name);
+                self.statements.settle(name);
+                let statement = self.statements.known(name);
                 let shown = statement.as_ref().map_or(usize::MAX, |known| known.shown);
                 let expected = match statement.as_deref() {
                     Some(Statement {
@@ -405,7 +383,7 @@ impl Upstream {
                     _ => ExpectedColumns::default(),
                 };
                 // Which of several the server describes is not known; FETCH and its like change.
-                let is_only = self.statements.get(name).is_some_and(|all| all.len() == 1);
+                let is_only = self.statements.only(name).is_some();
                 let expected = if is_only { expected } else { Arc::default() };
                 let statement = statement.filter(|known| is_only && !known.effects.utility);
                 PendingAnswer::DescribeStatement {
@@ -477,22 +455,20 @@ impl Upstream {
         })
     }
 
-    /// Sends a Close message and forgets the statement or portal. Fails if it is malformed.
+    /// Sends a Close message; the statement or portal is forgotten when the server has answered it.
+    /// Fails if it is malformed.
     pub(super) fn handle_close(&mut self, body: &[u8]) -> Outcome {
         let mut fields = Fields(body);
         let (what, name) = (
             fields.byte().ok_or_else(malformed)?,
             fields.string().ok_or_else(malformed)?,
         );
-        self.send(PendingAnswer::Close, b'C', |message| {
+        let ends = self.endings.begin_close(what, name);
+        self.send(PendingAnswer::Close { ends }, b'C', |message| {
             message.bytes(body);
         })?;
-        match what {
-            b'S' => {
-                self.named_queries.end_driver_s(name);
-                drop(self.statements.remove(name));
-            }
-            _ => drop(self.portals.remove(name)),
+        if what == b'S' {
+            self.named_queries.end_driver_s(name);
         }
         Ok(())
     }

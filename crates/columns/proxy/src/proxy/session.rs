@@ -75,16 +75,20 @@ impl ExpectedStatement {
 
 /// An answer that is expected.
 pub(crate) enum PendingAnswer {
-    /// `texts`: set if the text is not the client's, who gets positions in its own.
+    /// `texts`: set if the text is not the client's, who gets positions in its own. `told`: set
+    /// when the client is told that the statement is made; `None` if it is not told.
     Parse {
-        forward: bool,
+        told: Option<Completed>,
         texts: Option<Arc<Texts>>,
         refusal: Option<Refusal>,
     },
     Bind {
         forward: bool,
     },
-    Close,
+    /// `ends`: set when it is completed.
+    Close {
+        ends: Completed,
+    },
     /// `forward`: the client gets the description, of so many parameters. `known`: what it has to
     /// be. `expected`: what the columns of the rows are to be.
     DescribeStatement {
@@ -180,7 +184,7 @@ impl PendingAnswer {
         match self {
             Self::Parse { .. } => matches!(tag, b'1'),
             Self::Bind { .. } => matches!(tag, b'2'),
-            Self::Close => matches!(tag, b'3'),
+            Self::Close { .. } => matches!(tag, b'3'),
             Self::DescribeStatement { .. } => matches!(tag, b't' | b'T' | b'n'),
             Self::DescribePortal { .. } => matches!(tag, b'T' | b'n'),
             Self::Execute { .. } => matches!(

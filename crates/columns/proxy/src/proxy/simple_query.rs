@@ -126,7 +126,7 @@ impl Upstream {
         for (plan, prepared) in plans.iter().zip(prepared) {
             let slot: DescriptionSlot = Arc::new(OnceLock::new());
             let texts = plan.texts(original);
-            self.send_parse(&[], plan.sql.as_bytes(), &[], false, texts, &slot)?;
+            self.send_parse(&[], plan.sql.as_bytes(), &[], None, texts, &slot)?;
             let constants = if plan.constants.is_empty() {
                 Vec::new()
             } else {

@@ -121,7 +121,7 @@ impl Upstream {
     /// name that may have several texts, keeps what was expected.
     pub(super) fn plan_prepared_again(&mut self, name: &str) {
         let catalog = self.catalog();
-        let mut by_driver = self.statements.get(name.as_bytes()).into_iter().flatten();
+        let mut by_driver = self.statements.named(name.as_bytes()).iter();
         if by_driver.any(|statement| !statement.text.is_empty()) {
             return;
         }
@@ -160,9 +160,8 @@ impl Upstream {
     fn seem_plain(&self, name: &str) -> bool {
         let catalog = self.catalog();
         let is_plain = |text: &str| has_plain_parameters(text, &catalog);
-        let by_driver = self.statements.get(name.as_bytes());
         // One that the proxy has described by its name alone was made by SQL.
-        let by_driver = by_driver.into_iter().flatten();
+        let by_driver = self.statements.named(name.as_bytes()).iter();
         let by_driver = by_driver.filter(|statement| !statement.text.is_empty());
         let by_driver = by_driver.map(|statement| std::str::from_utf8(&statement.text).ok());
         let by_sql = self.sql_prepared.texts(name).map(Some);

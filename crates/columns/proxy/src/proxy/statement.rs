@@ -3,10 +3,11 @@
 //! Must not: hold a value.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::copy::Transform;
-use super::session::{Columns, DescriptionSlot};
+use super::session::{Columns, Completed, DescriptionSlot};
 use crate::sql::catalog::Catalog;
 use crate::sql::changes::Changes;
 use crate::sql::{
@@ -19,6 +20,8 @@ pub(super) struct Statement {
     /// How many were prepared when it was.
     pub(super) number: u64,
     pub(super) slot: DescriptionSlot,
+    /// Set when the client is told that it is made.
+    pub(super) is_made: Completed,
     pub(super) constants: Vec<Constant>,
     pub(super) confidential: BTreeSet<i32>,
     /// Parameters that are stored in a comparable column.
@@ -70,6 +73,7 @@ impl Statement {
         Self {
             number,
             slot,
+            is_made: Completed::default(),
             constants: Vec::new(),
             confidential: BTreeSet::new(),
             stored: BTreeMap::new(),
@@ -98,6 +102,17 @@ impl Statement {
         }
     }
 
+    /// Returns whether the server has not described it: it has not made it, or the client was told
+    /// that it has ([`Self::is_made`]), and the proxy was not told what it is.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.slot.get(), Some(None))
+    }
+
+    /// Returns whether the client was told that it is made.
+    pub(super) fn is_made(&self) -> bool {
+        self.is_made.load(Ordering::Acquire)
+    }
+
     /// Returns what the last planning said.
     pub(super) fn planned(&self) -> MutexGuard<'_, Planned> {
         self.planned.lock().unwrap_or_else(PoisonError::into_inner)
@@ -106,6 +121,8 @@ impl Statement {
 
 /// A portal.
 pub(super) struct Portal {
+    /// How many statements and portals were made when it was.
+    pub(super) number: u64,
     /// Those of FETCH and its like are the ones that the portal is described with first.
     pub(super) columns: Columns,
     pub(super) named: Option<NamedUse>,

@@ -15,12 +15,13 @@ use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append};
 
 use super::convert::Converter;
 use super::copy::Incoming;
+use super::driver_statements::DriverStatements;
 use super::ended_statements::Endings;
 use super::named_queries::NamedQueries;
-use super::session::{Description, DescriptionSlot, PendingAnswer, Session};
+use super::session::{Completed, Description, DescriptionSlot, PendingAnswer, Session};
 use super::shared::{PlaintextConstants, Shared};
 use super::sql_prepared::SqlPrepared;
-use super::statement::{Portal, Statement};
+use super::statement::Portal;
 use super::stream::Stream;
 use super::time_zone::{SessionZone, needs_zone};
 use super::zone_session::ZoneSession;
@@ -47,9 +48,7 @@ pub(crate) struct Upstream {
     pub(crate) client: BufReader<Stream>,
     pub(crate) server: Stream,
     pub(super) out: Vec<u8>,
-    /// By name, the newest last. Older ones are kept because the server may fail to make the newer
-    /// ones.
-    pub(super) statements: BTreeMap<Vec<u8>, Vec<Arc<Statement>>>,
+    pub(super) statements: DriverStatements,
     /// What the client has sent that ends statements.
     pub(super) endings: Endings,
     /// A Parse of the unnamed statement was refused, and the server is to drop the one it has.
@@ -139,7 +138,7 @@ impl Upstream {
             client,
             server,
             out: Vec::new(),
-            statements: BTreeMap::new(),
+            statements: DriverStatements::default(),
             endings: Endings::default(),
             unnamed_refused: false,
             portals: BTreeMap::new(),
@@ -256,7 +255,7 @@ impl Upstream {
                 let done = self.handle_parse(body);
                 if body.first() == Some(&0) && matches!(done, Err(Failure::Refused(_))) {
                     // As for the server, which drops the unnamed statement before it reads a text.
-                    self.statements.remove(&b""[..]);
+                    self.statements.remove(b"");
                     self.unnamed_refused = true;
                 }
                 done
@@ -296,7 +295,7 @@ impl Upstream {
     /// what was refused.
     pub(super) fn refuse(&mut self, refusal: Refusal) {
         let expect = PendingAnswer::Parse {
-            forward: false,
+            told: None,
             texts: None,
             refusal: Some(refusal),
         };
@@ -312,21 +311,21 @@ impl Upstream {
         self.session.lock().refused = true;
     }
 
-    /// Sends Parse, and a Describe whose answer is put into `slot` for the proxy itself. `forward`:
-    /// the client gets the answer to Parse. `texts`: set if the text is not the client's. Fails
-    /// with `Skipped` if the server would ignore the messages.
+    /// Sends Parse, and a Describe whose answer is put into `slot` for the proxy itself. `told`:
+    /// set when the client gets the answer to Parse; `None` if it does not. `texts`: set if the
+    /// text is not the client's. Fails with `Skipped` if the server would ignore the messages.
     pub(super) fn send_parse(
         &mut self,
         name: &[u8],
         text: &[u8],
         types: &[u32],
-        forward: bool,
+        told: Option<Completed>,
         texts: Option<Arc<Texts>>,
         slot: &DescriptionSlot,
     ) -> Outcome {
         self.send(
             PendingAnswer::Parse {
-                forward,
+                told,
                 texts,
                 refusal: None,
             },

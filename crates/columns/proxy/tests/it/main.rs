@@ -13,6 +13,7 @@ mod login;
 mod names;
 mod plain;
 mod relay;
+mod skipped;
 mod support;
 mod time_zone;
 mod tls;
