@@ -233,7 +233,7 @@ fn startup_packet(
                 return Ok(None);
             }
             version if version >> 16 == VERSION_MAJOR => {
-                if parameter(&packet, b"replication").is_some() {
+                if parameter(&packet, b"replication").is_some_and(|value| !is_off(value)) {
                     let what = "replication does not go through the proxy: the server's own stream has no plaintext".to_owned();
                     refuse(client, &Refusal::postgres("0A000", what))?;
                     return Ok(None);
@@ -244,6 +244,14 @@ fn startup_packet(
         }
     }
     Err(invalid("no startup packet"))
+}
+
+/// Returns whether PostgreSQL takes the text for `false` (`parse_bool` of
+/// src/backend/utils/adt/bool.c).
+fn is_off(text: &[u8]) -> bool {
+    let text = text.to_ascii_lowercase();
+    let begins = |whole: &[u8], least| text.len() >= least && whole.starts_with(&text);
+    begins(b"false", 1) || begins(b"no", 1) || begins(b"off", 2) || text == b"0"
 }
 
 /// Returns the value of a parameter of the startup packet. `None` if it has no such parameter.

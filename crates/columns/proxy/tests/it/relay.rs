@@ -192,6 +192,21 @@ fn cancel_requests_reach_the_server() {
     assert!(sql.query_one("SELECT 1", &[]).is_ok());
 }
 
+#[test]
+fn only_a_replication_connection_is_refused_as_one() {
+    let server = Server::start("trust");
+    let port = server.proxy();
+    for (value, is_let_in) in [("false", true), ("OFF", true), ("0", true), ("true", false)] {
+        let output = client("psql", server.directory(), port)
+            .args(["-X", "-c", "SELECT 'welcome'", "-d"])
+            .arg(format!("dbname=postgres replication={value}"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).contains("welcome");
+        assert_eq!(said, is_let_in, "{value}: {output:?}");
+    }
+}
+
 /// When all connections are taken a statement has to be cancelled more than ever.
 #[test]
 fn a_cancel_request_passes_where_no_connection_does() {
