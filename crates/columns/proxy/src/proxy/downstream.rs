@@ -15,8 +15,8 @@ use super::convert::{Converter, ResultColumn, format_at};
 use super::copy_answers::CopyState;
 use super::messages::{append_error, transaction_status, unexpected};
 use super::rows::{Rows, check_columns, expected_columns, is_as_known};
-use super::server_error;
-use super::session::{Columns, Completed, Description, Interrupt, PendingAnswer, Session, State};
+use super::server_error::{self, interrupt, is_lost};
+use super::session::{Columns, Completed, Description, PendingAnswer, Session, State};
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::keys::ColumnKeys;
@@ -597,23 +597,4 @@ fn note_completed(ends: Option<&Completed>) {
     if let Some(ends) = ends {
         ends.store(true, Ordering::Release);
     }
-}
-
-/// Returns why the server has ended a statement with the SQLSTATE 57014.
-fn interrupt(body: &[u8]) -> Interrupt {
-    let message = error_field(body, b'M').unwrap_or_default();
-    if message.ends_with(b"user request") {
-        Interrupt::Cancel
-    } else {
-        Interrupt::Timeout
-    }
-}
-
-/// Returns whether an error says that the zone has forgotten the session: the zone was started anew
-/// (SR-8003), has no ticket for the session (SR-8006), or lacks the keys (SR-8008).
-fn is_lost(body: &[u8]) -> bool {
-    let message = error_field(body, b'M').unwrap_or_default();
-    [b"(SR-8003)", b"(SR-8006)", b"(SR-8008)"]
-        .iter()
-        .any(|code| message.windows(code.len()).any(|window| window == *code))
 }

@@ -20,6 +20,7 @@ pub mod fuzz;
 mod messages;
 mod named_queries;
 mod opening;
+mod own_queries;
 mod planning;
 mod prepared;
 mod renewal;

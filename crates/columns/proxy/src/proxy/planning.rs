@@ -2,17 +2,13 @@
 //!
 //! Must not: send anything but the query of the catalog.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use strongroom_postgres_wire::{Builder, append};
-
 use super::PlaintextConstants;
-use super::collected_rows::CollectedRows;
 use super::convert::{Converter, server_type_oid};
-use super::session::{Interrupt, PendingAnswer, RowsSlot};
-use super::startup::{unkept, unlimited, unread_catalog};
+use super::startup::{unkept, unread_catalog};
 use super::statement::{Planned, Statement};
 use super::upstream::{Failure, Outcome, Upstream};
 use crate::envelope;
@@ -100,36 +96,6 @@ fn without_leading_comments(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Name of the statement and the portal of the proxy's own statements.
-pub(super) const OWN: &[u8] = b"strongroom_own";
-
-/// Appends the messages by which a statement of the proxy's own runs, behind the one that closes an
-/// earlier statement of its name.
-pub(super) fn own_messages(out: &mut Vec<u8>, text: &[u8]) {
-    Builder::new(out, b'C').byte(b'P').string(OWN).end();
-    let mut message = Builder::new(out, b'P');
-    message.string(OWN).string(text).count(0).end();
-    let mut message = Builder::new(out, b'B');
-    message.string(OWN).string(OWN).count(0).count(0).count(0);
-    message.end();
-    Builder::new(out, b'E').string(OWN).int32(0).end();
-    Builder::new(out, b'C').byte(b'P').string(OWN).end();
-    Builder::new(out, b'C').byte(b'S').string(OWN).end();
-}
-
-/// Rows of a query of the proxy's own.
-type OwnRows = Vec<Vec<Option<String>>>;
-
-/// Makes the answer that a query of the proxy's own expects, and the slot for its rows.
-fn own_answer() -> (RowsSlot, PendingAnswer) {
-    let rows: RowsSlot = Arc::new(OnceLock::new());
-    let expect = PendingAnswer::Own {
-        rows: Arc::clone(&rows),
-        collected: CollectedRows::default(),
-    };
-    (rows, expect)
-}
-
 /// The longest time that a catalog is used without reading it again.
 const CATALOG_AGE_MAX: Duration = Duration::from_secs(10);
 
@@ -202,68 +168,6 @@ impl Upstream {
             self.defined = false;
         }
         Ok(true)
-    }
-
-    /// Runs a statement of the proxy's own, which the client does not see, and waits for its rows.
-    /// Outside a transaction the session's `statement_timeout` does not end it. `None` when the
-    /// server refuses it. Fails with `Skipped` if the connection ends, and with 57014 if the client
-    /// has cancelled it, who meant the statement that waits for it.
-    pub(super) fn query_own(&mut self, text: &str) -> Outcome<Option<OwnRows>> {
-        self.session.lock().interrupted = None;
-        let slot = self.send_own(text.as_bytes())?;
-        let mut rows = self.wait_for_own(&slot)?;
-        let is_late = {
-            let state = self.session.lock();
-            state.interrupted == Some(Interrupt::Timeout) && state.transaction == b'I'
-        };
-        if is_late {
-            rows = self.query_simply(&unlimited(text))?;
-            if self.session.lock().transaction == b'E' {
-                self.query_simply("ROLLBACK")?;
-            }
-        }
-        if self.session.lock().interrupted == Some(Interrupt::Cancel) {
-            let message = "canceling statement due to user request".to_owned();
-            return Err(Refusal::postgres("57014", message).into());
-        }
-        Ok(rows)
-    }
-
-    /// Runs a simple query of the proxy's own, and waits for its rows, as [`Self::query_own`] does.
-    fn query_simply(&mut self, text: &str) -> Outcome<Option<OwnRows>> {
-        let (slot, expect) = own_answer();
-        self.send(expect, b'Q', |message| {
-            message.string(text.as_bytes());
-        })?;
-        self.flush()?;
-        self.wait_for_own(&slot)
-    }
-
-    /// Waits for the rows of a query of the proxy's own, and for the `ReadyForQuery` after them.
-    /// `None` when the server has refused it. Fails with `Skipped` if the connection ends.
-    fn wait_for_own(&self, slot: &RowsSlot) -> Outcome<Option<OwnRows>> {
-        if !self
-            .session
-            .wait(|state| slot.get().is_some() && state.pending_answers.is_empty())
-        {
-            return Err(Failure::Skipped);
-        }
-        Ok(slot.get().cloned().flatten())
-    }
-
-    /// Sends a statement of the proxy's own at once, by the extended protocol: a simple query would
-    /// drop the client's unnamed statement and portal. Returns the slot that its rows will be put
-    /// into. Fails with `Skipped` if the server would ignore it, or with the connection's error.
-    pub(super) fn send_own(&mut self, text: &[u8]) -> Outcome<RowsSlot> {
-        let (rows, expect) = own_answer();
-        // Those of an earlier one that failed may still be there.
-        self.send(expect, b'C', |message| {
-            message.byte(b'S').string(OWN);
-        })?;
-        own_messages(&mut self.out, text);
-        append(&mut self.out, b'S', &[]);
-        self.flush()?;
-        Ok(rows)
     }
 
     /// Plans the client's SQL with a catalog that is read again where necessary: returns the

@@ -1,10 +1,12 @@
 //! Errors of the server as the application sees them: their place is one in its own text, and where
-//! confidential types are the cause a hint says what to write instead.
+//! confidential types are the cause a hint says what to write instead. And what the proxy itself
+//! makes of errors.
 //!
 //! Must not: change an error's SQLSTATE or message.
 
 use strongroom_postgres_wire::{error_field, without_field};
 
+use super::session::Interrupt;
 use crate::sql::{Texts, confidential_type};
 
 /// The hint where a plain value and a confidential one are operands of one operator or function.
@@ -104,6 +106,27 @@ fn hint(body: &[u8]) -> Option<&'static str> {
     }
     let mixed = words().any(|word| PLAIN_TYPES.contains(&word));
     Some(if mixed { MIXED } else { NOT_COMPUTED })
+}
+
+/// Returns why the server has ended a statement with the SQLSTATE 57014.
+pub(super) fn interrupt(body: &[u8]) -> Interrupt {
+    let message = error_field(body, b'M').unwrap_or_default();
+    if message.ends_with(b"user request") {
+        Interrupt::Cancel
+    } else if message.ends_with(b"statement timeout") {
+        Interrupt::Timeout
+    } else {
+        Interrupt::Either
+    }
+}
+
+/// Returns whether an error says that the zone has forgotten the session: the zone was started anew
+/// (SR-8003), has no ticket for the session (SR-8006), or lacks the keys (SR-8008).
+pub(super) fn is_lost(body: &[u8]) -> bool {
+    let message = error_field(body, b'M').unwrap_or_default();
+    [b"(SR-8003)", b"(SR-8006)", b"(SR-8008)"]
+        .iter()
+        .any(|code| message.windows(code.len()).any(|window| window == *code))
 }
 
 #[cfg(test)]

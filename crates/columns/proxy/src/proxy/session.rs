@@ -284,6 +284,8 @@ pub(crate) enum Interrupt {
     Cancel,
     /// The session's `statement_timeout`.
     Timeout,
+    /// One of both: the server speaks another language.
+    Either,
 }
 
 /// A COPY whose data the server expects from the client.

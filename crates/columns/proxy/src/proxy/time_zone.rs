@@ -10,7 +10,7 @@ use strongroom_format::columns::Kind;
 use strongroom_postgres_wire::append;
 
 use super::collected_rows::CollectedRows;
-use super::planning::{OWN, own_messages};
+use super::own_queries::{OWN, own_messages};
 use super::session::{Description, PendingAnswer, RowsSlot};
 use super::settings::Settings;
 use super::upstream::{Failure, Outcome, Upstream};

@@ -77,6 +77,30 @@ fn a_cancel_request_during_the_proxys_own_query_cancels_the_statement_behind_it(
     assert_eq!(wire.server.expect(b'Q'), b"SELECT 1\0");
 }
 
+/// The statement was executed although the client had cancelled it.
+#[test]
+fn a_cancel_request_is_one_in_every_language() {
+    for (name, limit) in [("cancel", "0"), ("limit", "10ms")] {
+        let mut wire = Wire::start(&format!("language-{name}"));
+        define(&mut wire);
+        wire.client.send(b'Q', b"SELECT pg_sleep(20)\0");
+        wire.server.own_query();
+        wire.server
+            .send(b'E', b"SFEHLER\0VERROR\0C57014\0Mstorniere Anfrage\0\0");
+        wire.server.send(b'Z', b"I");
+        assert_eq!(wire.server.expect(b'Q'), b"SHOW statement_timeout\0");
+        wire.row(&[limit]);
+        wire.answer(&[]);
+        let text = String::from_utf8_lossy(&wire.server.expect(b'Q')).into_owned();
+        if name == "cancel" {
+            assert_eq!(text, "strongroom_refused\0");
+            wire.fails_with("57014");
+        } else {
+            assert!(text.starts_with("BEGIN; SET LOCAL statement_timeout = 0;"));
+        }
+    }
+}
+
 #[test]
 fn text_of_another_encoding_is_not_changed() {
     let mut wire = Wire::start("latin");
