@@ -14,7 +14,7 @@ use strongroom_postgres_wire::{self as wire, Builder, Fields, Message, append, e
 use super::convert::{Converter, ResultColumn, format_at};
 use super::copy_answers::CopyState;
 use super::messages::{append_error, transaction_status, unexpected};
-use super::rows::{Rows, check_columns, expected_columns, is_as_known};
+use super::rows::{Rows, check_columns, expected_columns, has_parameters, is_as_known};
 use super::server_error::{self, interrupt, is_lost};
 use super::session::{Columns, Completed, Description, PendingAnswer, Session, State};
 use super::shared::Shared;
@@ -279,8 +279,12 @@ impl Downstream {
         body: &[u8],
     ) -> Result<(), Refusal> {
         let catalog = Arc::clone(&state.catalog);
-        let Some(PendingAnswer::DescribeStatement { slot, forward, .. }) =
-            state.pending_answers.front_mut()
+        let Some(PendingAnswer::DescribeStatement {
+            slot,
+            forward,
+            known,
+            ..
+        }) = state.pending_answers.front_mut()
         else {
             return Err(unexpected());
         };
@@ -288,6 +292,9 @@ impl Downstream {
         let count = fields.count().ok_or_else(unexpected)?;
         let oids: Option<Vec<u32>> = (0..count).map(|_| fields.oid()).collect();
         let oids = oids.ok_or_else(unexpected)?;
+        if !has_parameters(known.as_ref(), &oids) {
+            return Err(unexpected());
+        }
         if let Some(shown) = *forward {
             let shown = oids.get(..shown).unwrap_or(&oids);
             let base = |oid: &u32| super::convert::client_type_oid(&catalog, *oid);

@@ -106,6 +106,16 @@ pub(super) fn is_as_known(known: Option<&Columns>, columns: &[ResultColumn]) -> 
     description.columns.len() == columns.len() && both.enumerate().all(is_same)
 }
 
+/// Returns whether the client is told of the same types of parameters as the proxy was: values are
+/// sealed as the proxy was told, and written as the client was.
+pub(super) fn has_parameters(known: Option<&Columns>, oids: &[u32]) -> bool {
+    let Some(Columns::Statement(slot, _)) = known else {
+        return true;
+    };
+    let told = slot.get().and_then(Option::as_ref);
+    told.is_none_or(|told| told.parameters == oids)
+}
+
 /// Returns what the columns of the rows are to be that the server sends now.
 pub(super) fn expected_columns(state: &State) -> ExpectedColumns {
     match state.pending_answers.front() {

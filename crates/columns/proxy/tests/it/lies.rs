@@ -452,3 +452,19 @@ fn a_transaction_has_one_of_three_states() {
         assert!(!sent.windows(5).any(|window| window == b"Alice"));
     }
 }
+
+/// The client writes a value of the type that it is told, and the proxy reads one of that which it
+/// was told.
+#[test]
+fn a_parameter_has_the_type_that_the_proxy_was_told() {
+    let mut wire = Wire::start("told-otherwise");
+    wire.client
+        .send(b'P', &parse("INSERT INTO p (age) VALUES ($1)", &[]));
+    wire.client.send(b'D', b"S\0");
+    wire.client.send(b'S', b"");
+    wire.sends(b"PDDS");
+    wire.server.send(b'1', b"");
+    wire.describes(ENC_INT4);
+    wire.describes(ENC_TEXT);
+    ends_without(&mut wire, b"\0\x19");
+}
