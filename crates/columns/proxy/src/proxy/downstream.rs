@@ -254,11 +254,11 @@ impl Downstream {
             _ => {}
         }
         let forward = match (tag, state.pending_answers.pop_front()) {
-            (b'1', Some(PendingAnswer::Parse { told, .. })) => {
+            (b'1', Some(PendingAnswer::Parse { told, .. }))
+            | (b'2', Some(PendingAnswer::Bind { told })) => {
                 note_completed(told.as_ref());
                 told.is_some()
             }
-            (b'2', Some(PendingAnswer::Bind { forward })) => forward,
             (b'3', Some(PendingAnswer::Close { ends })) => {
                 note_completed(Some(&ends));
                 true

@@ -22,6 +22,7 @@ mod named_queries;
 mod opening;
 mod own_queries;
 mod planning;
+mod portals;
 mod prepared;
 mod renewal;
 mod rows;

@@ -12,8 +12,9 @@ use super::PlaintextConstants;
 use super::convert::{BINARY, Converter, format_at};
 use super::copy::Transform;
 use super::planning::is_setting;
+use super::portals::Portal;
 use super::session::{Columns, Completed, Description, DescriptionSlot, PendingAnswer};
-use super::statement::{Planned, Portal, Statement};
+use super::statement::{Planned, Statement};
 use super::time_zone::needs_zone;
 use super::upstream::{
     BATCH, Failure, Outcome, PLAIN_EXPECTED, Upstream, bind_values, int16s, malformed,
@@ -136,8 +137,7 @@ impl Upstream {
         self.statements.forget(ends);
         self.sql_prepared.forget(ends);
         let ends = |name: &[u8], number| completed.iter().any(|of| of.ends_portal(name, number));
-        self.portals
-            .retain(|name, portal| !ends(name, portal.number));
+        self.portals.forget(ends);
     }
 
     /// Waits for the server's description of the statement of this name and returns both. A
@@ -243,7 +243,11 @@ impl Upstream {
                 (statement, concealed)
             }
         };
-        self.send(PendingAnswer::Bind { forward: true }, b'B', |message| {
+        let is_made = Completed::default();
+        let expect = PendingAnswer::Bind {
+            told: Some(Arc::clone(&is_made)),
+        };
+        self.send(expect, b'B', |message| {
             message.string(portal).string(name);
             bind_values(message, &values);
             message.count(result_formats.len());
@@ -259,6 +263,7 @@ impl Upstream {
         };
         let made = Portal {
             number: self.endings.number(),
+            is_made,
             columns,
             named: statement.named.clone(),
             expected: self.expected_of(statement.named.as_ref(), &planned),
@@ -266,7 +271,7 @@ impl Upstream {
             changes: Arc::clone(&statement.changes),
             copy: statement.copy.clone(),
         };
-        self.portals.insert(portal.to_vec(), made);
+        self.portals.add(portal, made);
         Ok(())
     }
 

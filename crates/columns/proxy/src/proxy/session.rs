@@ -82,8 +82,9 @@ pub(crate) enum PendingAnswer {
         texts: Option<Arc<Texts>>,
         refusal: Option<Refusal>,
     },
+    /// `told`: as of Parse, for the portal.
     Bind {
-        forward: bool,
+        told: Option<Completed>,
     },
     /// `ends`: set when it is completed.
     Close {

@@ -136,7 +136,7 @@ impl Upstream {
             let expected = self.expected_of(plan.named.as_ref(), &plan.expected);
             let ends = self.endings.begin(plan.named.as_ref(), *prepared);
             self.note_zone(plan.effects);
-            self.send(PendingAnswer::Bind { forward: false }, b'B', |message| {
+            self.send(PendingAnswer::Bind { told: None }, b'B', |message| {
                 message.string(b"").string(b"");
                 bind_values(message, &constants);
                 message.count(0);

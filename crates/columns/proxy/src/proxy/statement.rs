@@ -1,4 +1,4 @@
-//! What the proxy knows of a prepared statement and of a portal.
+//! What the proxy knows of a prepared statement.
 //!
 //! Must not: hold a value.
 
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::copy::Transform;
-use super::session::{Columns, Completed, DescriptionSlot};
+use super::session::{Completed, DescriptionSlot};
 use crate::sql::catalog::Catalog;
 use crate::sql::changes::Changes;
 use crate::sql::{
@@ -117,18 +117,4 @@ impl Statement {
     pub(super) fn planned(&self) -> MutexGuard<'_, Planned> {
         self.planned.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A portal.
-pub(super) struct Portal {
-    /// How many statements and portals were made when it was.
-    pub(super) number: u64,
-    /// Those of FETCH and its like are the ones that the portal is described with first.
-    pub(super) columns: Columns,
-    pub(super) named: Option<NamedUse>,
-    pub(super) expected: ExpectedColumns,
-    pub(super) effects: Effects,
-    /// Relations that its statement may make, change or drop.
-    pub(super) changes: Arc<Changes>,
-    pub(super) copy: Option<Arc<Transform>>,
 }

@@ -5,7 +5,6 @@
 //! a pipeline, and answers keep their order. Invariants: P1 and P2 of `session.rs`; a parameter is
 //! sent only after the server has said its type. Must not: write to the client.
 
-use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,10 +17,10 @@ use super::copy::Incoming;
 use super::driver_statements::DriverStatements;
 use super::ended_statements::Endings;
 use super::named_queries::NamedQueries;
+use super::portals::Portals;
 use super::session::{Completed, Description, DescriptionSlot, PendingAnswer, Session};
 use super::shared::{PlaintextConstants, Shared};
 use super::sql_prepared::SqlPrepared;
-use super::statement::Portal;
 use super::stream::Stream;
 use super::time_zone::{SessionZone, needs_zone};
 use super::zone_session::ZoneSession;
@@ -53,7 +52,7 @@ pub(crate) struct Upstream {
     pub(super) endings: Endings,
     /// A Parse of the unnamed statement was refused, and the server is to drop the one it has.
     unnamed_refused: bool,
-    pub(super) portals: BTreeMap<Vec<u8>, Portal>,
+    pub(super) portals: Portals,
     /// Statements that the client has prepared by SQL.
     pub(super) sql_prepared: SqlPrepared,
     /// Cursors that the client has declared by SQL.
@@ -141,7 +140,7 @@ impl Upstream {
             statements: DriverStatements::default(),
             endings: Endings::default(),
             unnamed_refused: false,
-            portals: BTreeMap::new(),
+            portals: Portals::default(),
             sql_prepared: SqlPrepared::default(),
             named_queries: NamedQueries::default(),
             strings_doubted: false,
@@ -223,6 +222,7 @@ impl Upstream {
         if !self.in_pipeline && self.session.lock().transaction == b'I' {
             self.begun = SystemTime::now();
             self.named_queries.end_transaction();
+            self.portals.end_transaction();
         }
         match message.tag {
             b'Q' => {

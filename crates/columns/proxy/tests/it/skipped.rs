@@ -2,7 +2,9 @@
 //! asked for then has not happened. Method: as `wire.rs`.
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
-use crate::support::harness::{ENC_INT4, ENC_TEXT, Wire, bind, described, of_name, parse};
+use crate::support::harness::{
+    ENC_INT4, ENC_TEXT, Wire, bind, described, ends_without, of_name, parse,
+};
 
 const INSERT: &str = "INSERT INTO p (name) VALUES ($1)";
 const PLAIN: &str = "SELECT id FROM plain WHERE note = $1";
@@ -82,10 +84,8 @@ fn the_unnamed_statement_is_there_whose_successor_was_skipped() {
     binds_sealed(&mut wire, "");
 }
 
-/// A savepoint keeps a portal that was bound before it.
-#[test]
-fn rows_of_a_portal_whose_end_was_skipped_are_checked() {
-    let mut wire = Wire::start("skipped-portal");
+/// The client binds a portal for `SELECT age FROM p`, which a savepoint behind it keeps.
+fn binds_age(wire: &mut Wire) {
     wire.query("BEGIN");
     wire.completes_as(b"BEGIN\0", b"T");
     wire.client.send(b'P', &parse("SELECT age FROM p", &[]));
@@ -100,6 +100,12 @@ fn rows_of_a_portal_whose_end_was_skipped_are_checked() {
     wire.hears(b"12Z");
     wire.query("SAVEPOINT s");
     wire.completes_as(b"SAVEPOINT\0", b"T");
+}
+
+#[test]
+fn rows_of_a_portal_whose_end_was_skipped_are_checked() {
+    let mut wire = Wire::start("skipped-portal");
+    binds_age(&mut wire);
     wire.client.send(b'C', b"Pc1\0");
     wire.client.send(b'S', b"");
     wire.sends(b"CS");
@@ -115,4 +121,39 @@ fn rows_of_a_portal_whose_end_was_skipped_are_checked() {
         wire.server.expect(b'S');
     }
     wire.hides_plain_age();
+}
+
+/// The client closes its portal and binds another one of the name, and the server skips both.
+#[test]
+fn a_portal_whose_successor_was_skipped_is_there() {
+    for is_honest in [false, true] {
+        let mut wire = Wire::start(&format!("skipped-bind-{is_honest}"));
+        let plain = parse("SELECT id FROM plain", &[]);
+        wire.client.send(b'P', &of_name("s2", plain));
+        wire.client.send(b'S', b"");
+        wire.sends(b"PDS");
+        wire.server.send(b'1', b"");
+        wire.server.send(b't', &[0, 0]);
+        wire.server.send(b'T', &described(&[("id", 23)]));
+        wire.server.send(b'Z', b"I");
+        wire.hears(b"1Z");
+        binds_age(&mut wire);
+        wire.client.send(b'C', b"Pc1\0");
+        wire.client.send(b'B', b"c1\0s2\0\0\0\0\0\0\0");
+        wire.client.send(b'S', b"");
+        wire.sends(b"CBS");
+        wire.fails();
+        wire.query("ROLLBACK TO s");
+        wire.completes_as(b"ROLLBACK\0", b"T");
+        wire.client.send(b'E', b"c1\0\0\0\0\0");
+        wire.client.send(b'S', b"");
+        wire.sends(b"ES");
+        if is_honest {
+            wire.server.send(b'D', &[0, 1, 255, 255, 255, 255]);
+            wire.client.expect(b'D');
+        } else {
+            wire.row(&["4711"]);
+            ends_without(&mut wire, b"4711");
+        }
+    }
 }
