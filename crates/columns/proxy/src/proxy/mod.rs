@@ -28,6 +28,7 @@ mod renewal;
 mod rows;
 mod server_error;
 mod session;
+mod session_zone;
 mod settings;
 mod shared;
 mod simple_query;

@@ -14,8 +14,8 @@ use super::copy::Transform;
 use super::planning::is_setting;
 use super::portals::Portal;
 use super::session::{Columns, Completed, Description, DescriptionSlot, PendingAnswer};
+use super::session_zone::needs_zone;
 use super::statement::{Planned, Statement};
-use super::time_zone::needs_zone;
 use super::upstream::{
     BATCH, Failure, Outcome, PLAIN_EXPECTED, Upstream, bind_values, int16s, malformed,
 };
@@ -424,7 +424,7 @@ impl Upstream {
         let effects = portal.map_or_else(Effects::of_anything, |portal| portal.effects);
         let changes = portal.map(|portal| Arc::clone(&portal.changes));
         self.note_effects(effects, &changes.unwrap_or_default())?;
-        self.note_zone(effects);
+        self.zone.note(effects);
         if effects.copies == Copies::FromClient {
             self.session.lock().copy_doubted = true;
         }

@@ -61,7 +61,7 @@ impl Upstream {
             }
         }
         if plans.iter().all(|plan| !plan.changed) {
-            plans.iter().for_each(|plan| self.note_zone(plan.effects));
+            plans.iter().for_each(|plan| self.zone.note(plan.effects));
             let expected: Vec<ExpectedStatement> = plans
                 .iter()
                 .zip(&prepared)
@@ -135,7 +135,7 @@ impl Upstream {
             };
             let expected = self.expected_of(plan.named.as_ref(), &plan.expected);
             let ends = self.endings.begin(plan.named.as_ref(), *prepared);
-            self.note_zone(plan.effects);
+            self.zone.note(plan.effects);
             self.send(PendingAnswer::Bind { told: None }, b'B', |message| {
                 message.string(b"").string(b"");
                 bind_values(message, &constants);

@@ -19,10 +19,10 @@ use super::ended_statements::Endings;
 use super::named_queries::NamedQueries;
 use super::portals::Portals;
 use super::session::{Completed, Description, DescriptionSlot, PendingAnswer, Session};
+use super::session_zone::{SessionZone, needs_zone};
 use super::shared::{PlaintextConstants, Shared};
 use super::sql_prepared::SqlPrepared;
 use super::stream::Stream;
-use super::time_zone::{SessionZone, needs_zone};
 use super::zone_session::ZoneSession;
 use crate::relations::Changer;
 use crate::sql::comparable::Names;
@@ -218,7 +218,9 @@ impl Upstream {
     fn handle_message(&mut self, message: &Message) -> Outcome {
         let body = message.body.as_slice();
         self.forget_ended();
-        self.settle_zone();
+        if !self.in_pipeline {
+            self.zone.settle(&self.session.lock());
+        }
         if !self.in_pipeline && self.session.lock().transaction == b'I' {
             self.begun = SystemTime::now();
             self.named_queries.end_transaction();
