@@ -240,10 +240,10 @@ impl Downstream {
     ) -> Result<(), Refusal> {
         match state.pending_answers.front_mut() {
             Some(PendingAnswer::Own { .. }) => return Ok(()),
-            Some(PendingAnswer::Setting { closes, .. }) => {
+            Some(PendingAnswer::Within { closes, .. }) => {
                 *closes = closes.saturating_sub(u8::from(tag == b'3'));
                 if *closes == 0
-                    && let Some(PendingAnswer::Setting {
+                    && let Some(PendingAnswer::Within {
                         rows, collected, ..
                     }) = state.pending_answers.pop_front()
                 {
@@ -422,7 +422,7 @@ impl Downstream {
                 return Err(unexpected());
             }
             if let Some(
-                PendingAnswer::Own { collected, .. } | PendingAnswer::Setting { collected, .. },
+                PendingAnswer::Own { collected, .. } | PendingAnswer::Within { collected, .. },
             ) = state.pending_answers.front_mut()
             {
                 collected.push(body).ok_or_else(unexpected)?;
@@ -528,7 +528,7 @@ impl Downstream {
                 let ended = ended.filter(|_| *is_exact);
                 note_completed(ended.and_then(|ended| ended.ends).as_ref());
             }
-            Some(PendingAnswer::Own { .. } | PendingAnswer::Setting { .. }) => return Ok(()),
+            Some(PendingAnswer::Own { .. } | PendingAnswer::Within { .. }) => return Ok(()),
             _ => return Err(unexpected()),
         }
         append(&mut self.out, tag, body);

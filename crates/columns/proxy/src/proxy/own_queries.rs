@@ -1,6 +1,7 @@
-//! Queries of the proxy's own, between the client's pipelines, which the client does not see.
+//! Queries of the proxy's own, which the client does not see: between its pipelines, and within
+//! them.
 //!
-//! Must not: run within a pipeline of the client's.
+//! Must not: drop the client's unnamed statement and portal.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,11 +14,13 @@ use super::upstream::{Failure, Outcome, Upstream};
 use crate::sql::refusal::Refusal;
 
 /// Name of the statement and the portal of the proxy's own statements.
-pub(super) const OWN: &[u8] = b"strongroom_own";
+const OWN: &[u8] = b"strongroom_own";
+/// How many statements and portals are closed for a statement within the client's pipeline.
+const CLOSES: u8 = 4;
 
 /// Appends the messages by which a statement of the proxy's own runs, behind the one that closes an
 /// earlier statement of its name.
-pub(super) fn own_messages(out: &mut Vec<u8>, text: &[u8]) {
+fn own_messages(out: &mut Vec<u8>, text: &[u8]) {
     Builder::new(out, b'C').byte(b'P').string(OWN).end();
     let mut message = Builder::new(out, b'P');
     message.string(OWN).string(text).count(0).end();
@@ -92,7 +95,7 @@ impl Upstream {
     }
 
     /// Runs a simple query of the proxy's own, and waits for its rows, as [`Self::query_own`] does.
-    fn query_simply(&mut self, text: &str) -> Outcome<Option<OwnRows>> {
+    pub(super) fn query_simply(&mut self, text: &str) -> Outcome<Option<OwnRows>> {
         let (slot, expect) = own_answer();
         self.send(expect, b'Q', |message| {
             message.string(text.as_bytes());
@@ -126,5 +129,27 @@ impl Upstream {
         append(&mut self.out, b'S', &[]);
         self.flush()?;
         Ok(rows)
+    }
+
+    /// Runs a statement of the proxy's own within the client's pipeline, and waits for its rows.
+    /// The client is told of its error, as of one of its own statements. Fails with `Skipped` after
+    /// an error, and if the connection ends.
+    pub(super) fn run_within(&mut self, text: &str) -> Outcome<OwnRows> {
+        let rows: RowsSlot = Arc::new(OnceLock::new());
+        let expect = PendingAnswer::Within {
+            rows: Arc::clone(&rows),
+            collected: CollectedRows::default(),
+            closes: CLOSES,
+        };
+        self.send(expect, b'C', |message| {
+            message.byte(b'S').string(OWN);
+        })?;
+        own_messages(&mut self.out, text.as_bytes());
+        append(&mut self.out, b'H', &[]);
+        self.flush()?;
+        if !self.session.wait(|_| rows.get().is_some()) {
+            return Err(Failure::Skipped);
+        }
+        rows.get().cloned().flatten().ok_or(Failure::Skipped)
     }
 }

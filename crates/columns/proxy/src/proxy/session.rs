@@ -141,9 +141,9 @@ pub(crate) enum PendingAnswer {
         rows: RowsSlot,
         collected: CollectedRows,
     },
-    /// A question of the proxy's own in the client's pipeline, which ends with the last of so many
+    /// A statement of the proxy's own in the client's pipeline, which ends with the last of so many
     /// `closes`.
-    Setting {
+    Within {
         rows: RowsSlot,
         collected: CollectedRows,
         closes: u8,
@@ -205,7 +205,7 @@ impl PendingAnswer {
                 tag,
                 b'1' | b'2' | b'3' | b'T' | b'n' | b'D' | b'C' | b'I' | b'Z'
             ),
-            Self::Setting { .. } => matches!(tag, b'1' | b'2' | b'3' | b'D' | b'C'),
+            Self::Within { .. } => matches!(tag, b'1' | b'2' | b'3' | b'D' | b'C'),
             Self::FunctionCall => matches!(tag, b'V' | b'Z'),
         }
     }
@@ -270,7 +270,7 @@ impl PendingAnswer {
             } => {
                 slot.get_or_init(|| None);
             }
-            Self::Own { rows, .. } | Self::Setting { rows, .. } => {
+            Self::Own { rows, .. } | Self::Within { rows, .. } => {
                 rows.get_or_init(|| None);
             }
             _ => {}
@@ -486,7 +486,7 @@ impl State {
                 expect,
                 PendingAnswer::Sync { .. }
                     | PendingAnswer::Own { .. }
-                    | PendingAnswer::Setting { .. }
+                    | PendingAnswer::Within { .. }
             )
         {
             fate.note_message(matches!(

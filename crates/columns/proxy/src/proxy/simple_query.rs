@@ -12,7 +12,7 @@ use super::copy::Transform;
 use super::session::{Columns, DescriptionSlot, ExpectedStatement, PendingAnswer};
 use super::upstream::{Failure, Outcome, POISON, Upstream, bind_values, malformed};
 use crate::sql::refusal::Refusal;
-use crate::sql::{Copies, Plan};
+use crate::sql::{Copies, Effects, Plan};
 
 impl Upstream {
     /// Makes the server fail as it would at a simple query, and has its error replaced by the
@@ -96,6 +96,13 @@ impl Upstream {
                 },
             );
         }
+        self.send_changed((&plans, &prepared), text)
+    }
+
+    /// Sends a simple query by the extended protocol, because a constant has to be sealed. Fails
+    /// with SR-8103 for a COPY from the client, with `Skipped` if the connection ends, and with its
+    /// error.
+    fn send_changed(&mut self, (plans, prepared): (&[Plan], &[u64]), text: &[u8]) -> Outcome {
         if plans
             .iter()
             .any(|plan| plan.effects.copies == Copies::FromClient)
@@ -104,12 +111,60 @@ impl Upstream {
             return Err(Refusal::statement(message, "Send it alone.").into());
         }
         let original = Arc::from(std::str::from_utf8(text).unwrap_or_default());
-        match self.send_extended((&plans, &prepared), &original) {
+        let is_block = self.needs_block(plans)?;
+        let sent = if is_block {
+            self.send_block((plans, prepared), &original)
+        } else {
+            self.send_extended((plans, prepared), &original)
+        };
+        match sent {
             Err(Failure::Refused(refusal)) => self.refuse(refusal),
             Err(Failure::Io(error)) => return Err(error.into()),
             Ok(()) | Err(Failure::Skipped) => {}
         }
+        if is_block {
+            self.end_block()?;
+        }
         self.send(PendingAnswer::Sync { forward: true }, b'S', |_| {})
+    }
+
+    /// Returns whether a text is to be a transaction block that the client has not begun: the
+    /// server makes one of the statements of a simple query, and some have to be in one. Waits for
+    /// the server's answers if one is. Fails with `Skipped` if the connection ends.
+    fn needs_block(&mut self, plans: &[Plan]) -> Outcome<bool> {
+        let has = |what: fn(&Effects) -> bool| plans.iter().any(|plan| what(&plan.effects));
+        let ends =
+            has(|effects| effects.begins || effects.ends || effects.chains || effects.undoes);
+        if self.in_pipeline || ends || !has(|effects| effects.needs_block) || plans.len() < 2 {
+            return Ok(false);
+        }
+        self.flush()?;
+        if !self.session.wait(|state| state.pending_answers.is_empty()) {
+            return Err(Failure::Skipped);
+        }
+        let state = self.session.lock();
+        Ok(state.transaction == b'I' && !state.is_open)
+    }
+
+    /// Sends a simple query as [`Self::send_extended`] does, in a transaction block. Fails as that
+    /// does.
+    fn send_block(&mut self, plans: (&[Plan], &[u64]), original: &Arc<str>) -> Outcome {
+        self.run_within("BEGIN")?;
+        self.send_extended(plans, original)?;
+        self.run_within("COMMIT").map(drop)
+    }
+
+    /// Ends a block in which something has failed. Fails with `Skipped` if the connection ends.
+    fn end_block(&mut self) -> Outcome {
+        self.send(PendingAnswer::Sync { forward: false }, b'S', |_| {})?;
+        self.flush()?;
+        if !self.session.wait(|state| state.pending_answers.is_empty()) {
+            return Err(Failure::Skipped);
+        }
+        if self.session.lock().transaction == b'E' {
+            self.query_simply("ROLLBACK")?;
+        }
+        Ok(())
     }
 
     /// Sends a simple query by the extended protocol, each of its statements with how many were

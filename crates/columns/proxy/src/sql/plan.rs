@@ -78,6 +78,8 @@ pub(crate) struct Effects {
     pub(crate) ends: bool,
     /// It may change the session's time zone.
     pub(crate) sets_zone: bool,
+    /// It has to be in a transaction block: LOCK TABLE, and DECLARE without WITH HOLD.
+    pub(crate) needs_block: bool,
 }
 
 impl Effects {
@@ -93,6 +95,7 @@ impl Effects {
             begins: false,
             ends: false,
             sets_zone: true,
+            needs_block: false,
         }
     }
 
@@ -120,6 +123,7 @@ impl Effects {
             begins: self.begins || other.begins,
             ends: self.ends || other.ends,
             sets_zone: self.sets_zone || other.sets_zone,
+            needs_block: self.needs_block || other.needs_block,
         }
     }
 }

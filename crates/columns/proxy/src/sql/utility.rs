@@ -47,11 +47,9 @@ pub(crate) fn effects(node: &Node) -> Effects {
             | NodeEnum::UpdateStmt(_)
             | NodeEnum::DeleteStmt(_)
             | NodeEnum::MergeStmt(_)
-            | NodeEnum::LockStmt(_)
             | NodeEnum::NotifyStmt(_)
             | NodeEnum::ListenStmt(_)
             | NodeEnum::UnlistenStmt(_)
-            | NodeEnum::DeclareCursorStmt(_)
             | NodeEnum::ClosePortalStmt(_)
             | NodeEnum::PrepareStmt(_)
             | NodeEnum::DeallocateStmt(_)
@@ -59,6 +57,10 @@ pub(crate) fn effects(node: &Node) -> Effects {
             | NodeEnum::CheckPointStmt(_),
         )
         | None => {}
+        Some(NodeEnum::LockStmt(_)) => effects.needs_block = true,
+        Some(NodeEnum::DeclareCursorStmt(declare)) => {
+            effects.needs_block = declare.options & CURSOR_OPT_HOLD == 0;
+        }
         // RESET ALL has no name.
         Some(NodeEnum::VariableSetStmt(set)) => {
             effects.sets_zone = set.name.is_empty() || set.name.eq_ignore_ascii_case("timezone");

@@ -3,6 +3,7 @@
 //! They are one binary, which links once and runs the tests of all files side by side.
 
 mod answers;
+mod blocks;
 mod canary;
 mod channel;
 mod definitions;
