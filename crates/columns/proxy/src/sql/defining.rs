@@ -106,12 +106,31 @@ fn alter_table(known: &mut Catalog, alter: &AlterTableStmt, node: &Node, text: &
         // So do the columns of its partitions, and of what inherits from it.
         known.forget_all();
     } else if unknown || unread::confidential_name(known, text).is_some() {
+        drop_columns(known, alter);
         known.doubt(name);
         known.forget_blurred();
     } else {
         return None;
     }
     Some(())
+}
+
+/// Removes the columns that an ALTER TABLE drops: what follows in the text is about those that are
+/// left.
+pub(super) fn drop_columns(known: &mut Catalog, alter: &AlterTableStmt) {
+    let Some(range) = alter.relation.as_ref() else {
+        return;
+    };
+    let commands = alter.cmds.iter();
+    let dropped = commands.filter_map(|command| match command.node.as_ref()? {
+        NodeEnum::AlterTableCmd(command) => Some(command.as_ref()),
+        _ => None,
+    });
+    let dropped = dropped.filter(|command| command.subtype() == AlterTableType::AtDropColumn);
+    let dropped: Vec<&str> = dropped.map(|command| command.name.as_str()).collect();
+    if !dropped.is_empty() {
+        known.drop_columns(&range.schemaname, &range.relname, &dropped);
+    }
 }
 
 /// Forgets what a statement renames, under both names.
@@ -122,6 +141,9 @@ fn rename_object(known: &mut Catalog, rename: &RenameStmt) {
     );
     match &rename.relation {
         Some(range) => {
+            if rename.rename_type() == ObjectType::ObjectColumn {
+                known.forget_below(&range.schemaname, &range.relname);
+            }
             known.forget(&range.relname);
             known.forget(&rename.newname);
         }

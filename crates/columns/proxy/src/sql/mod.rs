@@ -12,6 +12,7 @@
 //!
 //! Must not: convert values, or talk to a server.
 
+mod below;
 mod calls;
 mod cast;
 pub mod catalog;

@@ -1,8 +1,9 @@
 //! Statements whose constants the proxy cannot place, and what statements before them in the same
 //! text define.
 
-use super::{catalog, refused, shop};
-use crate::sql::{plan, plan_undecoded};
+use super::{catalog, catalog_rows, refused, shop};
+use crate::sql::catalog::Catalog;
+use crate::sql::{Plan, plan, plan_undecoded};
 
 #[test]
 fn what_names_nothing_confidential_is_sent_as_it_is() {
@@ -330,4 +331,52 @@ fn what_becomes_confidential_within_a_text_gets_no_constant_in_clear() {
         0,
     );
     assert!(!plans.unwrap()[1].changed);
+}
+
+/// The places of columns after one was dropped, or has another name, in the same text: the first
+/// value that follows is for a confidential column.
+#[test]
+fn a_column_that_was_dropped_in_the_same_text_moves_the_others() {
+    let mut rows = catalog_rows(&[
+        "p(id, name text, age int4)",
+        "q(id, note, name text)",
+        "root(id, note, name text)",
+        "part(id, note, name text)",
+        "parent(id, note)",
+        "child(id, note, name text)",
+    ]);
+    let part = ["h", "public", "part", "public", "root", ""];
+    rows.push(part.iter().map(|field| Some((*field).to_owned())).collect());
+    let catalog = Catalog::from_rows(&rows);
+    let mut clear = Vec::new();
+    for sql in [
+        "ALTER TABLE p DROP COLUMN id; INSERT INTO p VALUES ('x', 5)",
+        "ALTER TABLE public.p DROP id; INSERT INTO public.p SELECT 'x', 5",
+        "ALTER TABLE p DROP COLUMN IF EXISTS id, ADD COLUMN id int; INSERT INTO p VALUES ('x')",
+        "ALTER TABLE q DROP note; SELECT 1 FROM q AS r(a, b) WHERE b = 'x'",
+        "ALTER TABLE q DROP note; SELECT * FROM q UNION SELECT 1, 'x'",
+        "ALTER TABLE p DROP age; INSERT INTO q (id, note, name) SELECT p.*, 'x' FROM p",
+        "CREATE TABLE z (a int, b enc_text); ALTER TABLE public.z DROP a; INSERT INTO z VALUES ('x')",
+        "ALTER TABLE root DROP note; INSERT INTO part VALUES (1, 'x')",
+        "ALTER TABLE root RENAME note TO b; ALTER TABLE root RENAME name TO note; INSERT INTO part (note) VALUES ('x')",
+        "ALTER TABLE parent DROP note; INSERT INTO child VALUES (1, 'x')",
+    ] {
+        let plans = plan(sql, &catalog, 0);
+        let last = |plans: &[Plan]| plans.last().is_some_and(|last| last.sql.contains("'x'"));
+        if plans.is_ok_and(|plans| last(&plans)) {
+            clear.push(sql);
+        }
+    }
+    assert!(clear.is_empty(), "{clear:#?}");
+    // What is not below it, and what is named, stays as it was.
+    for sql in [
+        "ALTER TABLE p DROP age; INSERT INTO q (note) VALUES ('x')",
+        "ALTER TABLE root DROP id; INSERT INTO part (note) VALUES ('x')",
+        "ALTER TABLE root DROP id; INSERT INTO part VALUES ('x')",
+        "ALTER TABLE parent DROP id; INSERT INTO child (note) VALUES ('x')",
+        "ALTER TABLE p DROP name; UPDATE q SET note = 'x' WHERE id = 5",
+    ] {
+        let plans = plan(sql, &catalog, 0).unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
+        assert!(plans.iter().all(|plan| !plan.changed), "{sql}");
+    }
 }
