@@ -108,8 +108,15 @@ impl Upstream {
     /// Whether the catalog is to be read again before the next statement.
     fn is_due(&self) -> bool {
         self.defined
+            || self.read_within && self.is_transaction_over()
             || self.shared.epoch.load(Ordering::Acquire) != self.epoch
             || self.catalog_read.elapsed() > CATALOG_AGE_MAX
+    }
+
+    /// Whether the transaction is over, as far as the server or the client says.
+    fn is_transaction_over(&self) -> bool {
+        let state = self.session.lock();
+        state.transaction == b'I' || !state.is_open
     }
 
     /// Whether the server says that a transaction is open although the client has begun none. An
@@ -161,11 +168,13 @@ impl Upstream {
         }
         drop(state);
         // In an open transaction no other connection sees the change yet, and this one may not
-        // see those of others.
-        if transaction == b'I' {
+        // see those of others: reading it again would not tell more.
+        let is_within = transaction != b'I';
+        self.read_within = is_within && (self.read_within || self.is_due());
+        self.defined = false;
+        self.epoch = epoch;
+        if !is_within {
             self.catalog_read = Instant::now();
-            self.epoch = epoch;
-            self.defined = false;
         }
         Ok(true)
     }

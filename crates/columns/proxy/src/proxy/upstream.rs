@@ -64,8 +64,11 @@ pub(crate) struct Upstream {
     pub(super) zone: SessionZone,
     /// Between a message of the extended protocol and its Sync.
     pub(super) in_pipeline: bool,
-    /// A statement may have changed which columns there are.
+    /// A statement may have changed which columns there are, since the catalog was read.
     pub(super) defined: bool,
+    /// After such a statement the catalog was read within the transaction: what others see then is
+    /// known when it is read after that.
+    pub(super) read_within: bool,
     pub(super) catalog_read: Instant,
     /// The refusal of all statements once the catalog says that a pinned column is plain.
     pub(super) denied: Option<Refusal>,
@@ -148,6 +151,7 @@ impl Upstream {
             extending: false,
             in_pipeline: false,
             defined: false,
+            read_within: false,
             catalog_read: Instant::now(),
             denied: None,
             epoch,

@@ -254,3 +254,31 @@ fn a_transaction_does_not_end_by_the_server_s_word() {
     let came = next_of_client(&mut wire, &plain(), b"I");
     assert!(!came.1.contains("Alice"), "{came:?}");
 }
+
+/// A migration goes on in the transaction of its definition, statement by statement.
+#[test]
+fn the_catalog_is_read_once_after_a_definition_in_a_transaction() {
+    let mut wire = Wire::start("once");
+    for sql in ["BEGIN", "ALTER TABLE p ADD COLUMN more int"] {
+        wire.query(sql);
+        wire.completes_as(b"DONE\0", b"T");
+    }
+    let reads = |wire: &mut Wire, sql: &str, status: &[u8]| {
+        wire.client.send(b'Q', format!("{sql}\0").as_bytes());
+        wire.server.own_query();
+        wire.answer_in(&catalog(), status);
+        wire.server.expect(b'Q');
+        wire.completes_as(b"DONE\0", status);
+    };
+    reads(&mut wire, "SELECT id FROM plain", b"T");
+    wire.query("SELECT id FROM plain");
+    wire.completes_as(b"SELECT 1\0", b"T");
+    // After another definition it is read again, and when the transaction is over.
+    wire.query("ALTER TABLE p ADD COLUMN other int");
+    wire.completes_as(b"ALTER TABLE\0", b"T");
+    reads(&mut wire, "SELECT id FROM plain", b"T");
+    wire.query("COMMIT");
+    wire.completes_as(b"COMMIT\0", b"I");
+    reads(&mut wire, "SELECT id FROM plain", b"I");
+    wire.query("SELECT id FROM plain");
+}
