@@ -19,6 +19,8 @@
 //!   name without a schema is refused.
 //! - A function that had a confidential argument or result counts as one that has, until it is
 //!   changed by a statement through the proxy or its owner forgets it.
+//! - What a connection sees within a transaction that its client has begun is compared with what is
+//!   known, and with what it has seen there before. Others learn nothing of it.
 //! - Temporary relations are kept like that for as long as their session lasts, in memory.
 //! - A column has the lineage of another name only if the data owner has said so; what the server
 //!   says of names decides nothing.
@@ -33,7 +35,7 @@
 //!
 //! Must not: hold a value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -45,7 +47,7 @@ pub use self::known::{
     ColumnName, FunctionName, Known, RelationName, Shapes, adopted_to_json, function_to_json,
     relation_to_json,
 };
-use self::known::{gone, learn_or_mark, read, write};
+use self::known::{gone, learn_or_mark, note_or_mark, read, write};
 use self::shape::shape_of;
 pub use self::shape::{PartOf, Shape};
 use self::under_way::{
@@ -100,6 +102,20 @@ pub(crate) struct Changer {
     temporary: Mutex<Shapes>,
     /// The schema of these, once the server has named one: a session keeps it.
     temporary_schema: OnceLock<String>,
+    /// What is new since the client has begun its transaction. Nobody else learns it: it may be
+    /// undone, or be what an older snapshot shows.
+    within: Mutex<Shapes>,
+}
+
+/// Whether a transaction is open on the connection that reads the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// None: what it has changed is what all others see.
+    Settled,
+    /// One that the client has not begun, as the server says.
+    Claimed,
+    /// One that the client has begun.
+    Open,
 }
 
 impl KnownRelations {
@@ -209,6 +225,7 @@ impl KnownRelations {
             is_over: false,
             temporary: Mutex::default(),
             temporary_schema: OnceLock::new(),
+            within: Mutex::default(),
         }
     }
 
@@ -348,18 +365,21 @@ impl Changer {
     }
 
     /// Compares the catalog of a database with what is known, and marks the relations that are not
-    /// what they were, or are gone. Learns those that are new. `settled`: the connection is in no
-    /// transaction, so that what it has changed is what all others see. `since`: when the server
-    /// was asked for the catalog.
+    /// what they were, or are gone. Learns those that are new. `since`: when the server was asked
+    /// for the catalog.
     ///
     /// # Errors
     /// Those of the file.
     pub(crate) fn check(
         &self,
         database: &str,
-        (settled, since): (bool, Instant),
+        (standing, since): (Standing, Instant),
         catalog: &mut Catalog,
     ) -> io::Result<()> {
+        if standing != Standing::Open {
+            self.end_transaction();
+        }
+        let settled = standing == Standing::Settled;
         let gate = self.relations.gate();
         let mut state = self.relations.state();
         let is_here = |of: &UnderWay| self.is_here(&of.server, &of.database, database);
@@ -370,8 +390,11 @@ impl Changer {
         let all = std::mem::take(&mut state.changing).into_iter();
         let (done, going_on): (Vec<_>, Vec<_>) = all.partition(is_done);
         state.changing = going_on.into_iter().collect();
+        // What a transaction sees may be older than what it is compared with.
         let is_over = |(ended, of): &mut (Instant, UnderWay)| {
-            is_here(of) && (ended.elapsed() >= LEFT_LIMIT || of.definitions.was_decided(since))
+            standing != Standing::Open
+                && is_here(of)
+                && (ended.elapsed() >= LEFT_LIMIT || of.definitions.was_decided(since))
         };
         let over: Vec<_> = state.left.extract_if(.., is_over).collect();
         let mut changing = Changes::default();
@@ -405,26 +428,39 @@ impl Changer {
             }
             let under_way = (&changing, pending.as_slice());
             self.note_confidential(database, catalog, known, under_way);
-            self.check_relations(database, catalog, &mut known.relations, (under_way, since));
-            let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
-            let functions = catalog.functions_mut();
-            let found = functions.iter().filter(|name| !changing.has_function(name));
-            let found: Vec<FunctionName> = found
-                .map(|name| FunctionName {
-                    server: self.server.clone(),
-                    database: database.to_owned(),
-                    function: name.clone(),
-                })
-                .collect();
-            known.functions.extend(found);
-            let kept = known.functions.iter().filter(|name| here(name));
-            functions.extend(
-                kept.filter(|name| !changing.has_function(&name.function))
-                    .map(|name| name.function.clone()),
-            );
+            let looks = (under_way, (standing, since));
+            self.check_relations(database, catalog, &mut known.relations, looks);
+            self.check_functions(database, catalog, &mut known.functions, &changing);
         });
         drop(gate);
         checked
+    }
+
+    /// Learns the functions of the catalog that have a confidential argument or result, but for
+    /// those that may be `changing`, and adds those that are known to have one.
+    fn check_functions(
+        &self,
+        database: &str,
+        catalog: &mut Catalog,
+        known: &mut BTreeSet<FunctionName>,
+        changing: &Changes,
+    ) {
+        let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
+        let functions = catalog.functions_mut();
+        let found = functions.iter().filter(|name| !changing.has_function(name));
+        let found: Vec<FunctionName> = found
+            .map(|name| FunctionName {
+                server: self.server.clone(),
+                database: database.to_owned(),
+                function: name.clone(),
+            })
+            .collect();
+        known.extend(found);
+        let kept = known.iter().filter(|name| here(name));
+        functions.extend(
+            kept.filter(|name| !changing.has_function(&name.function))
+                .map(|name| name.function.clone()),
+        );
     }
 
     /// Compares the relations of the catalog with those that are known. `changing` are the changes
@@ -435,7 +471,7 @@ impl Changer {
         database: &str,
         catalog: &mut Catalog,
         known: &mut Shapes,
-        ((changing, pending), since): ((&Changes, &[Pending]), Instant),
+        ((changing, pending), (standing, since)): ((&Changes, &[Pending]), (Standing, Instant)),
     ) {
         let mut temporary = self.temporary();
         if !catalog.temporary_schema.is_empty() {
@@ -469,6 +505,8 @@ impl Changer {
                     let kept = of.get(&named).filter(|_| !is_known);
                     kept?.against(&named, &shape_of(relation))
                 });
+            } else if standing == Standing::Open {
+                note_or_mark((of, &mut self.within()), named, relation);
             } else {
                 learn_or_mark(of, named, relation);
             }
@@ -507,6 +545,16 @@ impl Changer {
         self.server == server && of == database
     }
 
+    /// Notes that the client's transaction has ended, or that a part of it was undone.
+    pub(crate) fn end_transaction(&self) {
+        self.within().clear();
+    }
+
+    /// What is new since the client has begun its transaction.
+    fn within(&self) -> MutexGuard<'_, Shapes> {
+        self.within.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is known of the session's temporary relations.
     fn temporary(&self) -> MutexGuard<'_, Shapes> {
         self.temporary
@@ -542,6 +590,8 @@ fn is_session_s_own(schema: &str) -> bool {
 
 #[cfg(test)]
 mod definition_tests;
+#[cfg(test)]
+mod honest_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

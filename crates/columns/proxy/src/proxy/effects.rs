@@ -35,6 +35,7 @@ impl Upstream {
         drop(state);
         if effects.ends || effects.undoes || effects.chains {
             self.named_queries.end_transaction();
+            self.relations.end_transaction();
         }
         if effects.chains {
             self.begun = SystemTime::now();

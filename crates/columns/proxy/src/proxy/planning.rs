@@ -12,6 +12,7 @@ use super::startup::{unkept, unread_catalog};
 use super::statement::{Planned, Statement};
 use super::upstream::{Failure, Outcome, Upstream};
 use crate::envelope;
+use crate::relations::Standing;
 use crate::sql::catalog::Catalog;
 use crate::sql::catalog_query::CATALOG_QUERY;
 use crate::sql::refusal::Refusal;
@@ -153,10 +154,14 @@ impl Upstream {
         catalog.set_names(Arc::clone(&self.names));
         catalog.set_provisional(transaction != b'I');
         self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
-        let settled = transaction == b'I' && !self.session.lock().is_open;
+        let standing = match (transaction, self.session.lock().is_open) {
+            (_, true) => Standing::Open,
+            (b'I', false) => Standing::Settled,
+            _ => Standing::Claimed,
+        };
         let kept = self
             .relations
-            .check(&self.names.database, (settled, asked), &mut catalog);
+            .check(&self.names.database, (standing, asked), &mut catalog);
         if let Err(error) = kept {
             self.denied.get_or_insert_with(|| unkept(&error));
         }

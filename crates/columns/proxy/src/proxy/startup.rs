@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::shared::Shared;
 use super::stream::{Address, Stream, TIMEOUT};
 use super::zone_session::{self, ZoneSession};
-use crate::relations::Changer;
+use crate::relations::{Changer, Standing};
 use crate::results::Results;
 use crate::sql::catalog::Catalog;
 use crate::sql::catalog_query::CATALOG_QUERY;
@@ -102,7 +102,7 @@ pub(crate) fn accept_client(
     let name =
         zone_session::client_name(&text(b"user"), &names.database, &text(b"application_name"));
     let relations = shared.relations.connection(address.to_string());
-    if let Err(error) = relations.check(&names.database, (true, asked), &mut catalog) {
+    if let Err(error) = relations.check(&names.database, (Standing::Settled, asked), &mut catalog) {
         return refuse(&mut client, &unkept(&error));
     }
     let zone_session = match open_session(&mut server, &catalog, shared, (&name, in_time))? {

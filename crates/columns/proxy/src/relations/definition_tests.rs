@@ -16,7 +16,7 @@ pub(super) fn sends(changer: &Changer, tables: &[&str], sql: &str) {
 pub(super) fn tells(changer: &Changer, (tables, fate): (&[&str], &Arc<Fate>), sql: &str) {
     let mut catalog = catalog(tables);
     changer
-        .check(DATABASE, (false, Instant::now()), &mut catalog)
+        .check(DATABASE, (Standing::Open, Instant::now()), &mut catalog)
         .unwrap();
     for plan in crate::sql::plan(sql, &catalog, 0).unwrap() {
         changer.begin_change(DATABASE, &plan.changes, fate).unwrap();
@@ -348,7 +348,7 @@ fn what_is_under_way_is_compared() {
         for shown in ["t(id, name, city)", "t(id, city, name text)", "u(name)"] {
             let mut catalog = catalog(&[shown, "s.t(id, name, city)"]);
             connection
-                .check(DATABASE, (false, Instant::now()), &mut catalog)
+                .check(DATABASE, (Standing::Open, Instant::now()), &mut catalog)
                 .unwrap();
             let mut found = catalog.relations("public", "t");
             assert!(found.any(|relation| relation.differs.is_some()), "{shown}");
@@ -358,7 +358,7 @@ fn what_is_under_way_is_compared() {
     let is_refused = |shown: &[&str]| {
         let mut catalog = catalog(shown);
         other
-            .check(DATABASE, (true, Instant::now()), &mut catalog)
+            .check(DATABASE, (Standing::Settled, Instant::now()), &mut catalog)
             .unwrap();
         let mut found = catalog.relations("", "v");
         found.any(|relation| relation.differs.is_some())
@@ -387,7 +387,7 @@ fn a_name_without_its_schema_changes_no_other_relation() {
         "app.t(name)",
     ];
     let mut catalog = catalog(after);
-    one.check(DATABASE, (true, Instant::now()), &mut catalog)
+    one.check(DATABASE, (Standing::Settled, Instant::now()), &mut catalog)
         .unwrap();
     let mut found = catalog.relations("app", "t");
     assert!(found.any(|relation| relation.differs.is_some()));
@@ -402,7 +402,7 @@ fn a_table_without_its_schema_is_in_any_that_had_none() {
         let one = known.connection("server".to_owned());
         sends(&one, &[archived], create);
         let mut catalog = catalog(shown);
-        one.check(DATABASE, (true, Instant::now()), &mut catalog)
+        one.check(DATABASE, (Standing::Settled, Instant::now()), &mut catalog)
             .unwrap();
         let mut found = catalog.relations(schema, "t");
         found.any(|relation| relation.differs.is_some())
@@ -420,7 +420,7 @@ fn a_table_without_its_schema_is_in_any_that_had_none() {
     sends(&one, &["t(id)"], "ALTER TABLE t ADD name enc_text");
     let shown = ["t(id, name)", "tenant.t(id, name text)"];
     let mut catalog = catalog(&shown);
-    one.check(DATABASE, (true, Instant::now()), &mut catalog)
+    one.check(DATABASE, (Standing::Settled, Instant::now()), &mut catalog)
         .unwrap();
     let mut found = catalog.relations("public", "t");
     assert!(found.any(|relation| relation.differs.is_some()));

@@ -137,6 +137,23 @@ pub(super) fn learn_or_mark(known: &mut Shapes, name: RelationName, relation: &m
     }
 }
 
+/// Marks a relation that is not what is known of it, or not what it was within the same
+/// transaction; notes what it is there. Learns nothing.
+pub(super) fn note_or_mark(
+    (known, within): (&Shapes, &mut Shapes),
+    name: RelationName,
+    relation: &mut Relation,
+) {
+    let shape = shape_of(relation);
+    let of_known = known.get(&name);
+    let why = of_known.and_then(|before| before.against(&name, &shape));
+    let of_before = || within.get(&name)?.against(&name, &shape);
+    relation.differs = why.or_else(of_before);
+    if relation.differs.is_none() && !shape.is_plain() {
+        within.insert(name, shape);
+    }
+}
+
 /// What is in the file; nothing if there is none. `InvalidData` for a file that does not begin with
 /// a comment, and a line that this version does not understand, or with a member that it
 /// does not know: it would be lost when the file is written anew.

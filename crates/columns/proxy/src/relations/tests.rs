@@ -13,6 +13,14 @@ pub(super) fn known() -> Arc<KnownRelations> {
     Arc::new(KnownRelations::in_memory())
 }
 
+/// How a connection stands that is in no transaction, or in one that its client has begun.
+pub(super) const fn standing(settled: bool) -> Standing {
+    match settled {
+        true => Standing::Settled,
+        false => Standing::Open,
+    }
+}
+
 /// Nothing goes wrong with what a connection sends.
 fn fate() -> Arc<Fate> {
     Fate::begin(&Arc::default())
@@ -24,7 +32,7 @@ fn fate() -> Arc<Fate> {
 pub(super) fn sees(changer: &Changer, settled: bool, tables: &[&str]) -> Result<(), String> {
     let mut catalog = catalog(tables);
     changer
-        .check(DATABASE, (settled, Instant::now()), &mut catalog)
+        .check(DATABASE, (standing(settled), Instant::now()), &mut catalog)
         .unwrap();
     let differs = catalog
         .relations("", "t")
@@ -116,7 +124,7 @@ fn a_partition_is_one_of_the_same_table() {
         for (_, relation) in catalog.relations_mut() {
             relation.root = root.map(|root| ("public".to_owned(), root.to_owned()));
         }
-        one.check(DATABASE, (true, Instant::now()), &mut catalog)
+        one.check(DATABASE, (Standing::Settled, Instant::now()), &mut catalog)
             .unwrap();
         let differs = catalog
             .relations("", "t")
@@ -184,7 +192,7 @@ fn another_relation_does_not_take_the_name_of_one_that_is_gone() {
     assert_eq!(sees(&one, true, &["held(id, name text, city)"]), Ok(()));
     // Of another schema's nothing is said by its full name.
     let mut catalog = catalog(&["s.t(id, name, city)"]);
-    one.check(DATABASE, (true, Instant::now()), &mut catalog)
+    one.check(DATABASE, (Standing::Settled, Instant::now()), &mut catalog)
         .unwrap();
     let differs = |schema| {
         let found: Vec<_> = catalog.relations(schema, "t").collect();
@@ -205,7 +213,7 @@ fn a_session_s_temporary_relations_stay_what_they_were() {
     let sees = |settled: bool, tables: &[&str]| {
         let mut catalog = catalog(tables);
         "pg_temp_3".clone_into(&mut catalog.temporary_schema);
-        one.check(DATABASE, (settled, Instant::now()), &mut catalog)
+        one.check(DATABASE, (standing(settled), Instant::now()), &mut catalog)
             .unwrap();
         let differs = catalog
             .relations("", "t")
@@ -244,7 +252,7 @@ fn a_function_keeps_its_confidential_values() {
         catalog
             .functions_mut()
             .extend(there.then(|| "f".to_owned()));
-        of.check(DATABASE, (settled, Instant::now()), &mut catalog)
+        of.check(DATABASE, (standing(settled), Instant::now()), &mut catalog)
             .unwrap();
         catalog.has_function("f")
     };
@@ -344,7 +352,7 @@ fn a_column_has_the_lineage_that_its_owner_says() {
         let mut catalog = catalog(FIRST);
         let names = Names::new(DATABASE.to_owned(), &BTreeMap::new(), &BTreeMap::new());
         catalog.set_names(Arc::new(names));
-        one.check(DATABASE, (true, Instant::now()), &mut catalog)
+        one.check(DATABASE, (Standing::Settled, Instant::now()), &mut catalog)
             .unwrap();
         let path = ["public", "t", column].map(str::to_owned);
         catalog.lineage_names(&path).join(".")

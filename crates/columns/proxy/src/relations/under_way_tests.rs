@@ -204,7 +204,7 @@ fn what_is_said_with_if_exists_and_on_commit_drop_counts() {
     );
     let mut shown = catalog(&["pg_temp_3.t(name)"]);
     "pg_temp_3".clone_into(&mut shown.temporary_schema);
-    one.check(DATABASE, (false, Instant::now()), &mut shown)
+    one.check(DATABASE, (Standing::Open, Instant::now()), &mut shown)
         .unwrap();
     let mut found = shown.relations("", "t");
     if !found.any(|relation| relation.differs.is_some()) {

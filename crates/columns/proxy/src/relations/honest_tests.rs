@@ -1,0 +1,102 @@
+//! What an honest server shows after ordinary definitions: nothing of it is refused.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::definition_tests::{sends, tells};
+use super::tests::{DATABASE, known as nothing, standing};
+use super::*;
+use crate::sql::tests::catalog;
+
+/// In what the relations of the catalog with these tables differ from what is known.
+pub(super) fn differences(changer: &Changer, settled: bool, tables: &[&str]) -> Vec<String> {
+    let mut catalog = catalog(tables);
+    changer
+        .check(DATABASE, (standing(settled), Instant::now()), &mut catalog)
+        .unwrap();
+    let all = catalog.relations_mut();
+    all.filter_map(|(_, relation)| relation.differs.clone())
+        .collect()
+}
+
+/// A migration that is tried, rolled back, and tried again in another form.
+#[test]
+fn what_was_seen_in_a_transaction_that_was_rolled_back_is_not_kept() {
+    for (first, second) in [
+        (
+            "CREATE TABLE IF NOT EXISTS t (id int, name enc_text)",
+            "CREATE TABLE IF NOT EXISTS t (id int, mail enc_text)",
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS t (LIKE u)",
+            "CREATE TABLE IF NOT EXISTS t (LIKE v)",
+        ),
+        ("ALTER TABLE s.t SET SCHEMA public", "SELECT 1"),
+    ] {
+        let known = nothing();
+        let one = known.connection("server".to_owned());
+        let undone: Arc<AtomicU64> = Arc::default();
+        let fate = Fate::begin(&undone);
+        assert!(differences(&one, true, &["w(a)"]).is_empty());
+        tells(&one, (&["w(a)"], &fate), first);
+        assert!(differences(&one, false, &["t(id, name text)"]).is_empty());
+        // It stays what it is while the transaction goes on.
+        assert!(!differences(&one, false, &["t(id, name)"]).is_empty());
+        undone.fetch_add(1, Ordering::AcqRel);
+        fate.decide();
+        one.end_transaction();
+        assert!(differences(&one, true, &["w(a)"]).is_empty());
+        sends(&one, &["w(a)"], second);
+        let seen = differences(&one, true, &["t(id, mail text)"]);
+        assert!(seen.is_empty(), "{first}: {seen:?}");
+    }
+}
+
+/// A report in a transaction of isolation level REPEATABLE READ reads the catalog of its snapshot.
+#[test]
+fn what_an_older_snapshot_shows_is_not_learned() {
+    for (before, sql, after) in [
+        (
+            "t(id, name text, city)",
+            "ALTER TABLE t DROP COLUMN city",
+            "t(id, name text)",
+        ),
+        ("t(id, name text)", "DROP TABLE t", "u(a)"),
+    ] {
+        let known = nothing();
+        let (one, report) = (
+            known.connection("server".to_owned()),
+            known.connection("server".to_owned()),
+        );
+        assert!(differences(&one, true, &[before]).is_empty());
+        let fate = Fate::begin(&Arc::default());
+        tells(&one, (&[before], &fate), sql);
+        fate.decide();
+        drop(differences(&report, false, &[before]));
+        let seen = differences(&one, true, &[after]);
+        assert!(seen.is_empty(), "{sql}: {seen:?}");
+        let of_t = |name: &RelationName| name.relation == "t";
+        let is_kept = known.known().unwrap().relations.keys().any(of_t);
+        assert_eq!(is_kept, after.starts_with('t'), "{sql}");
+    }
+    // Nor does it decide what has become of a statement whose connection was lost.
+    let known = nothing();
+    let (mut lost, report) = (
+        known.connection("server".to_owned()),
+        known.connection("server".to_owned()),
+    );
+    assert!(differences(&lost, true, &["t(id, name text)"]).is_empty());
+    sends(
+        &lost,
+        &["t(id, name text)"],
+        "ALTER TABLE t RENAME name TO title",
+    );
+    lost.leave(false, false);
+    drop(lost);
+    let ended = Instant::now().checked_sub(LEFT_LIMIT).unwrap();
+    for (since, _) in &mut known.state().left {
+        *since = ended;
+    }
+    drop(differences(&report, false, &["t(id, name text)"]));
+    let later = known.connection("server".to_owned());
+    assert!(differences(&later, true, &["t(id, title text)"]).is_empty());
+}
