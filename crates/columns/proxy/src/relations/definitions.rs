@@ -239,8 +239,9 @@ impl Definitions {
         now: &Shape,
         look: Look,
     ) -> Option<String> {
+        let before = changed.map(|changed| &changed.before);
         let mut said = self.said_of(name, look);
-        let said = said.find_map(|definition| definition.against(name, now, true));
+        let said = said.find_map(|definition| definition.against(name, now, (true, before)));
         said.or_else(|| changed?.after.as_ref()?.against(name, now))
     }
 
@@ -257,7 +258,7 @@ impl Definitions {
     ) -> Option<String> {
         let Some(changed) = changed else {
             let mut said = self.said_of(name, look);
-            return said.find_map(|definition| definition.against(name, now, false));
+            return said.find_map(|definition| definition.against(name, now, (false, None)));
         };
         let before = changed.before.against(name, now);
         if before.is_some() {
@@ -366,16 +367,24 @@ impl Definition {
         self.relation == relation && may_mean(schema, &self.schema)
     }
 
-    /// Returns in what a relation differs from it. Where it may be of another relation of the name,
-    /// or says some columns only and `is_done` is false, one that is missing is no difference.
-    fn against(&self, name: &RelationName, now: &Shape, is_done: bool) -> Option<String> {
+    /// Returns in what a relation, which was `before`, differs from it. Where it may be of another
+    /// relation of the name, or says some columns only and `is_done` is false, one that is missing
+    /// is no difference. Nor is another confidential type where the relation is what it was: then
+    /// another one may be meant.
+    fn against(
+        &self,
+        name: &RelationName,
+        now: &Shape,
+        (is_done, before): (bool, Option<&Shape>),
+    ) -> Option<String> {
         let is_of_it =
             self.schema == name.schema || self.is_temporary || self.shape.elsewhere.is_some();
         if is_of_it && (is_done || !self.shape.columns.is_empty()) {
-            self.shape.against(name, now)
-        } else {
-            self.shape.contradiction(name, now, |_| true)
+            return self.shape.against(name, now);
         }
+        let is_as_before = before.is_some_and(|before| !is_of_it && before.allows(now));
+        self.shape
+            .contradiction(name, now, |what| what == PLAIN || !is_as_before)
     }
 }
 

@@ -18,6 +18,34 @@ pub(super) fn differences(changer: &Changer, settled: bool, tables: &[&str]) -> 
         .collect()
 }
 
+/// Each tenant has a schema of its own, whose tables are not all of one version. In the transaction
+/// of one tenant's migration, the others' are what they were.
+#[test]
+fn a_table_of_another_tenant_is_what_it_was() {
+    let mut refused = Vec::new();
+    for (before, sql, after) in [
+        (
+            ["t(id, name text)", "tenant.t(id, name text)"],
+            "ALTER TABLE t ALTER name TYPE enc_int4",
+            "t(id, name int4)",
+        ),
+        (
+            ["t(id, name text)", "tenant.t(id, name text, pay numeric)"],
+            "ALTER TABLE t ADD COLUMN pay enc_int8",
+            "t(id, name text, pay int8)",
+        ),
+    ] {
+        let known = nothing();
+        let one = known.connection("server".to_owned());
+        assert!(differences(&one, true, &before).is_empty());
+        sends(&one, &before, sql);
+        for settled in [false, true] {
+            refused.extend(differences(&one, settled, &[after, before[1]]));
+        }
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
+}
+
 /// A migration that is tried, rolled back, and tried again in another form.
 #[test]
 fn what_was_seen_in_a_transaction_that_was_rolled_back_is_not_kept() {
