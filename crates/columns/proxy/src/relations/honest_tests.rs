@@ -46,6 +46,54 @@ fn a_table_of_another_tenant_is_what_it_was() {
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
+/// Another schema has a table of the name, which statements before in the same text may have
+/// changed, or have made.
+#[test]
+fn a_table_that_is_made_is_not_one_of_another_schema() {
+    let mut refused = Vec::new();
+    let made = "CREATE TABLE t (id int, name enc_text)";
+    for (before, sql, other) in [
+        (
+            &["t(a text)", "hr.t(id, name)"][..],
+            format!("DROP TABLE IF EXISTS t; {made}"),
+            "hr.t(id, name)",
+        ),
+        (
+            &["hr.t(id, name)"],
+            format!("DROP TYPE mood; {made}"),
+            "hr.t(id, name)",
+        ),
+        (
+            &["u(a)"],
+            format!("CREATE TABLE hr.t (id int, name text); {made}"),
+            "hr.t(id, name)",
+        ),
+        (
+            &["u(a)"],
+            format!("{made}; CREATE TABLE hr.t (id int, name text)"),
+            "hr.t(id, name)",
+        ),
+        (
+            &["u(a)"],
+            format!("CREATE TABLE hr.t (id int, mail enc_text); {made}"),
+            "hr.t(id, mail text)",
+        ),
+        (
+            &["v(b text)"],
+            format!("CREATE TABLE hr.t (id int); ALTER TABLE v ADD c enc_text; {made}"),
+            "hr.t(id)",
+        ),
+    ] {
+        let known = nothing();
+        let one = known.connection("server".to_owned());
+        assert!(differences(&one, true, before).is_empty());
+        sends(&one, before, &sql);
+        let seen = differences(&one, true, &["t(id, name text)", other]);
+        refused.extend(seen.into_iter().map(|why| (sql.clone(), why)));
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
+}
+
 /// A migration that is tried, rolled back, and tried again in another form.
 #[test]
 fn what_was_seen_in_a_transaction_that_was_rolled_back_is_not_kept() {

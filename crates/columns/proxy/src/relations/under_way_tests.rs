@@ -175,6 +175,16 @@ fn what_is_said_with_if_exists_and_on_commit_drop_counts() {
             "t(id, x text, name)",
         ),
         (
+            "t(id, x text)",
+            "ALTER TABLE t RENAME x TO y; ALTER TABLE t ADD IF NOT EXISTS name enc_text",
+            "t(id, y text, name)",
+        ),
+        (
+            "t(id, x text)",
+            "DROP TYPE mood; ALTER TABLE IF EXISTS t ADD COLUMN name enc_text",
+            "t(id, x text, name)",
+        ),
+        (
             "u(a)",
             "CREATE SCHEMA s CREATE TABLE t (id int, name enc_text)",
             "s.t(id, name)",

@@ -115,6 +115,8 @@ pub struct Catalog {
     arrays: BTreeMap<Kind, u32>,
     schema: String,
     pub(super) relations: BTreeMap<String, Vec<Relation>>,
+    /// Those that statements before in the same text or pipeline may have changed, as they were.
+    forgotten: BTreeMap<String, Vec<Relation>>,
     pub(super) functions: BTreeSet<String>,
     /// Names of relations whose columns statements that are not over yet change.
     pub(super) doubted: BTreeSet<String>,
@@ -436,7 +438,10 @@ impl Catalog {
     /// Removes the relations of a name, in all schemas, which a statement is about to change: their
     /// columns are unknown then.
     pub(crate) fn forget(&mut self, name: &str) {
-        self.relations.remove(name);
+        if let Some(mut known) = self.relations.remove(name) {
+            let before = self.forgotten.entry(name.to_owned()).or_default();
+            before.append(&mut known);
+        }
         self.doubt(name);
     }
 
@@ -471,8 +476,13 @@ impl Catalog {
     /// changed them: what they inherit may be confidential now.
     pub(crate) fn forget_blurred(&mut self) {
         let own = |schema: &str| matches!(schema, "pg_catalog" | "information_schema");
-        for named in self.relations.values_mut() {
-            named.retain(|known| !known.columns.is_empty() || own(&known.schema));
+        for (name, named) in &mut self.relations {
+            let blurred = |known: &mut Relation| known.columns.is_empty() && !own(&known.schema);
+            let mut blurred: Vec<Relation> = named.extract_if(.., blurred).collect();
+            if !blurred.is_empty() {
+                let before = self.forgotten.entry(name.clone()).or_default();
+                before.append(&mut blurred);
+            }
         }
         self.relations.retain(|_, named| !named.is_empty());
     }
@@ -496,8 +506,16 @@ impl Catalog {
 
     /// Removes all relations: the names of schemas have changed, or it is not known what is there.
     pub(crate) fn forget_all(&mut self) {
-        self.relations.clear();
+        for (name, mut known) in std::mem::take(&mut self.relations) {
+            self.forgotten.entry(name).or_default().append(&mut known);
+        }
         self.all_doubted = true;
+    }
+
+    /// Returns the relations of this name that statements before in the same text or pipeline may
+    /// have changed, as they were.
+    pub(super) fn forgotten(&self, name: &str) -> &[Relation] {
+        self.forgotten.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// Adds a function with a confidential argument or result that a statement is about to make.

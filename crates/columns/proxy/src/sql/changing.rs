@@ -10,7 +10,7 @@ use pg_query::protobuf::{
 
 use super::catalog::{Catalog, Column, Presence, Relation};
 use super::changes::{
-    Change, Changes, DefinedColumns, NewName, Renamed, Step, named, named_schema,
+    Change, Changes, DefinedColumns, NewName, Renamed, Step, may_mean, named, named_schema,
 };
 use super::table::{defined_column, takes_other_columns};
 use super::tree::{is_table_like, names, schema_and_name, schema_of};
@@ -134,10 +134,24 @@ fn meant<'c>(catalog: &'c Catalog, range: &'c RangeVar) -> impl Iterator<Item = 
     catalog.relations(named_schema(range), &range.relname)
 }
 
-/// Whether each relation that a statement may name has a column of this name.
+/// Returns the same, or what they were before statements in the same text that may have changed
+/// all of them.
+fn meant_or_forgotten<'c>(catalog: &'c Catalog, range: &RangeVar) -> Vec<&'c Relation> {
+    let schema = named_schema(range);
+    let found: Vec<&Relation> = catalog.relations(schema, &range.relname).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let forgotten = catalog.forgotten(&range.relname).iter();
+    let meant = forgotten.filter(|relation| may_mean(schema, &relation.schema));
+    meant.collect()
+}
+
+/// Whether each relation that a statement may name has a column of this name, and there is one.
 fn has_column(catalog: &Catalog, range: &RangeVar, column: &str) -> bool {
-    let mut found = meant(catalog, range);
-    found.all(|relation| relation.columns.iter().any(|known| known.name == column))
+    let found = meant_or_forgotten(catalog, range);
+    let has = |relation: &&Relation| relation.columns.iter().any(|known| known.name == column);
+    !found.is_empty() && found.iter().all(has)
 }
 
 /// Returns what a renaming changes that names no relation: any relation where a schema or a type
@@ -211,9 +225,11 @@ fn defined_table(catalog: &Catalog, create: &CreateStmt) -> Option<DefinedColumn
         let mut defined = DefinedColumns::of(range);
         if defined.schema.is_empty() && !defined.is_temporary {
             let others = catalog.relations("", &defined.relation);
-            let others = others.filter(|other| other.presence == Presence::Shown);
-            let others = others.map(|other| other.schema.clone());
-            defined.elsewhere = Some(others.collect());
+            let others = others.chain(catalog.forgotten(&defined.relation));
+            // Those that a statement before in the same text has made are there, too.
+            let is_there = |other: &&Relation| other.presence != Presence::Gone;
+            let others = others.filter(is_there).map(|other| other.schema.clone());
+            defined.elsewhere = Some(others.filter(|schema| !schema.is_empty()).collect());
         }
         DefinedColumns {
             is_complete: !takes_other_columns(create),
@@ -291,7 +307,7 @@ fn alter_table(catalog: &Catalog, alter: &AlterTableStmt, changes: &mut Changes)
         let before = changes.relations.entry(named(range));
         before.or_default().join(&change);
     }
-    if !alter.missing_ok || meant(catalog, range).next().is_some() {
+    if !alter.missing_ok || !meant_or_forgotten(catalog, range).is_empty() {
         changes.define_columns(range, certain, columns);
     }
 }
