@@ -263,7 +263,7 @@ impl Shape {
         if self.columns.is_empty() {
             self.columns = defined.columns;
         }
-        self.elsewhere = defined.elsewhere;
+        self.elsewhere = defined.elsewhere.or_else(|| self.elsewhere.take());
         for column in defined.defined {
             self.defined.retain(|(name, _)| *name != column.0);
             self.defined.push(column);

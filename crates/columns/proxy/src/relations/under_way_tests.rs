@@ -350,3 +350,41 @@ fn a_client_that_leaves_in_its_next_transaction_undoes_nothing() {
         assert_eq!(sees(&later, true, &[allowed]), Ok(()), "{ends}");
     }
 }
+
+/// A statement that names a session's temporary table without its schema says its columns.
+#[test]
+fn a_temporary_table_that_is_altered_has_its_columns() {
+    let known = nothing();
+    let one = known.connection("server".to_owned());
+    let is_refused = |shown: &str| {
+        let mut shown = catalog(&[shown]);
+        "pg_temp_3".clone_into(&mut shown.temporary_schema);
+        one.check(DATABASE, (Standing::Open, Instant::now()), &mut shown)
+            .unwrap();
+        let mut found = shown.relations("", "t");
+        found.any(|relation| relation.differs.is_some())
+    };
+    assert!(!is_refused("u(a)"));
+    sends(&one, &["u(a)"], "CREATE TEMP TABLE t (id int)");
+    let sql = "ALTER TABLE t ADD COLUMN name enc_text";
+    sends(&one, &["pg_temp_3.t(id)"], sql);
+    assert!(is_refused("pg_temp_3.t(id, name)"));
+    assert!(!is_refused("pg_temp_3.t(id, name text)"));
+}
+
+/// What a later statement of the same text says of a table does not take from what an earlier one
+/// has said: each table of the name that is new is like that.
+#[test]
+fn a_table_that_is_made_and_altered_is_new_in_every_schema() {
+    let known = nothing();
+    let one = known.connection("server".to_owned());
+    assert_eq!(sees(&one, true, &["hr.t(a)"]), Ok(()));
+    let sql = "CREATE TABLE t (id int, name enc_text); ALTER TABLE t ADD COLUMN x enc_text";
+    sends(&one, &["hr.t(a)"], sql);
+    let like = "evil.t(id, name text, x text)";
+    assert_eq!(sees(&one, false, &["hr.t(a)", like]), Ok(()));
+    let shown = &["hr.t(a)", like, "t(id, name, x)"];
+    assert!(sees(&one, true, shown).is_err());
+    let other = known.connection("server".to_owned());
+    assert!(sees(&other, true, shown).is_err());
+}

@@ -203,9 +203,10 @@ impl Changes {
             return;
         }
         let mut defined = DefinedColumns::of(range);
-        let schema = schema.filter(|schema| !schema.starts_with("pg_temp"));
-        if let Some(schema) = schema.filter(|_| !defined.is_temporary) {
-            defined.schema = schema;
+        match schema.filter(|_| !defined.is_temporary) {
+            Some(schema) if schema.starts_with("pg_temp") => defined.is_temporary = true,
+            Some(schema) => defined.schema = schema,
+            None => {}
         }
         self.defined.push(DefinedColumns { columns, ..defined });
     }
