@@ -29,6 +29,8 @@
 //!   leaves of it, and with what it says of columns that are there. Another proxy with the same
 //!   file does not know of the change, and may learn what the relation was: so it is forgotten
 //!   again when the change is over.
+//! - What two connections change at the same time is learned again when both changes are over:
+//!   which of them was carried out first, and whether the other one was then, is not known.
 //! - A change is over, for the connections of this proxy, when its transaction has ended as far as
 //!   its client knows. Until then other connections may see what the relation was. Where the
 //!   connection has ended before the answer, either may be seen.
@@ -288,7 +290,17 @@ impl Changer {
         let done = done.then(|| std::mem::replace(own, under_way(Changes::default())));
         own.changes.join(changes);
         let pending = own.definitions.clone();
+        let mut changes = changes.clone();
+        let State { changing, left, .. } = &mut *state;
+        let others = changing.iter_mut();
+        let others = others.filter_map(|(of, other)| (*of != self.number).then_some(other));
+        for other in others.chain(left.iter_mut().map(|(_, other)| other)) {
+            if self.is_here(&other.server, &other.database, database) {
+                other.definitions.meet(&mut changes);
+            }
+        }
         drop(state);
+        let changes = &changes;
         let mut temporary = self.temporary();
         let definitions = self.relations.change(|known| {
             if let Some(done) = done {

@@ -55,6 +55,27 @@ impl Changed {
         });
     }
 
+    /// Adds that another connection has sent a statement with these changes, which may be carried
+    /// out before those, after them or not at all: of what both change nothing is certain. Returns
+    /// false if nothing is known any more.
+    pub(super) fn meet(&mut self, changes: &Changes) -> bool {
+        let all = changes_of(changes, &self.name, &self.before);
+        let meanwhile = self.meanwhile.take();
+        self.meanwhile = meanwhile.and_then(|shape| marked_by(changes, &self.name, shape));
+        if changes.makes(&self.name.schema, &self.name.relation) {
+            // There is one of the name: no other is made in its place.
+            return true;
+        }
+        for (_, change) in all {
+            if change.is_whole {
+                return false;
+            }
+            self.before = self.before.marked(&change);
+            self.after = self.after.take().map(|shape| shape.marked(&change));
+        }
+        true
+    }
+
     /// Adds to what is known what the relation is, now that the statements are done, or undone;
     /// `changes` are those of all of them.
     pub(super) fn end(self, known: &mut Shapes, is_done: bool, changes: &Changes) {

@@ -171,6 +171,36 @@ impl Definitions {
         self.all.extend(later.all);
     }
 
+    /// Adds that another connection has sent a statement with these changes. Where both make a
+    /// relation of one name, and name no schema, either may be the new one that is shown.
+    pub(super) fn meet(&mut self, changes: &mut Changes) {
+        let changed = &mut self.changed;
+        changed.retain_mut(|changed| changed.is_temporary || changed.meet(changes));
+        self.all.retain_mut(|definition| {
+            let (schema, relation) = (&definition.schema, &definition.relation);
+            let change = changes.of(schema, relation);
+            if definition.is_temporary {
+                return true;
+            }
+            let elsewhere = &mut definition.shape.elsewhere;
+            let mut others = changes.defined.iter_mut();
+            let other = others.find(|other| other.relation == *relation);
+            if let Some(other) = other.filter(|other| other.elsewhere.is_some())
+                && elsewhere.is_some()
+            {
+                *elsewhere = None;
+                other.elsewhere = None;
+            }
+            match change {
+                Some(change) if !changes.makes(schema, relation) => {
+                    definition.shape = definition.shape.marked(&change);
+                    !change.is_whole
+                }
+                _ => true,
+            }
+        });
+    }
+
     /// What becomes of the statements, as far as that is known.
     pub(super) fn outcome(&self) -> Outcome {
         let fate = self.fate.as_ref();
@@ -327,7 +357,9 @@ impl Definitions {
                 true => &mut *temporary,
                 false => &mut *known,
             };
-            match shapes.get_mut(&name) {
+            // Of two that were made without their schemas, one of them is compared.
+            let is_other = name.schema.is_empty() && !definition.shape.columns.is_empty();
+            match shapes.get_mut(&name).filter(|_| !is_other) {
                 Some(before) => before.join(definition.shape),
                 None => drop(shapes.insert(name, definition.shape)),
             }

@@ -8,7 +8,7 @@ use super::*;
 use crate::sql::tests::catalog;
 
 /// In what the relations of the catalog with these tables differ from what is known.
-pub(super) fn differences(changer: &Changer, settled: bool, tables: &[&str]) -> Vec<String> {
+fn differences(changer: &Changer, settled: bool, tables: &[&str]) -> Vec<String> {
     let mut catalog = catalog(tables);
     changer
         .check(DATABASE, (standing(settled), Instant::now()), &mut catalog)
@@ -175,4 +175,84 @@ fn what_an_older_snapshot_shows_is_not_learned() {
     drop(differences(&report, false, &["t(id, name text)"]));
     let later = known.connection("server".to_owned());
     assert!(differences(&later, true, &["t(id, title text)"]).is_empty());
+}
+
+/// Two connections change one relation, or make one of a name: migrations of several instances of
+/// an application, or of several applications.
+#[test]
+fn what_two_connections_change_at_once_is_learned() {
+    let old = "t(id, name text, city)";
+    let rename = "ALTER TABLE t RENAME name TO title";
+    for (first, second, is_undone, shown) in [
+        (
+            rename,
+            "ALTER TABLE t DROP COLUMN city",
+            false,
+            "t(id, title text)",
+        ),
+        (rename, rename, true, "t(id, title text, city)"),
+        (
+            "ALTER TABLE t DROP COLUMN name",
+            "ALTER TABLE t ADD n enc_int4",
+            true,
+            "t(id, name text, city, n int4)",
+        ),
+        (
+            "ALTER TABLE t ADD n enc_int4",
+            "DROP TABLE t",
+            false,
+            "u(a)",
+        ),
+    ] {
+        for turned in [false, true] {
+            let known = nothing();
+            let (one, other) = (
+                known.connection("server".to_owned()),
+                known.connection("server".to_owned()),
+            );
+            let (one, other) = if turned { (other, one) } else { (one, other) };
+            assert!(differences(&one, true, &[old]).is_empty());
+            let undone: Arc<AtomicU64> = Arc::default();
+            let (fate, later) = (Fate::begin(&undone), Fate::begin(&Arc::default()));
+            tells(&one, (&[old], &fate), first);
+            tells(&other, (&[old], &later), second);
+            if is_undone {
+                undone.fetch_add(1, Ordering::AcqRel);
+            }
+            fate.decide();
+            let mut seen = differences(&other, false, &[shown]);
+            later.decide();
+            seen.extend(differences(&other, true, &[shown]));
+            seen.extend(differences(&one, true, &[shown]));
+            assert!(seen.is_empty(), "{first}; {second}: {seen:?}");
+            // What has been seen is known again.
+            let is_there = shown.starts_with('t');
+            let plain = differences(&one, true, &["t(id, x)"]);
+            assert_eq!(plain.is_empty(), !is_there, "{first}; {second}");
+        }
+    }
+}
+
+#[test]
+fn two_connections_make_tables_of_one_name_in_two_schemas() {
+    for exists in ["", "IF NOT EXISTS "] {
+        let known = nothing();
+        let (one, other) = (
+            known.connection("server".to_owned()),
+            known.connection("server".to_owned()),
+        );
+        assert!(differences(&one, true, &["u(a)"]).is_empty());
+        let fates = [(); 2].map(|()| Fate::begin(&Arc::default()));
+        let create = |column: &str| format!("CREATE TABLE {exists}t (id int, {column} enc_text)");
+        tells(&one, (&["u(a)"], &fates[0]), &create("name"));
+        tells(&other, (&["u(a)"], &fates[1]), &create("mail"));
+        fates[0].decide();
+        let both = &["crm.t(id, name text)", "shop.t(id, mail text)"];
+        let mut seen = differences(&one, true, &both[..1]);
+        seen.extend(differences(&other, false, both));
+        fates[1].decide();
+        seen.extend(differences(&other, true, both));
+        seen.extend(differences(&one, true, both));
+        assert!(seen.is_empty(), "{exists}: {seen:?}");
+    }
 }

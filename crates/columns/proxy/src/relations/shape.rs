@@ -194,7 +194,7 @@ impl Shape {
     }
 
     /// Returns the relation with the columns marked that may be changed or gone.
-    fn marked(&self, change: &Change) -> Self {
+    pub(super) fn marked(&self, change: &Change) -> Self {
         let mut after = self.clone();
         let is_known = |name: &String| self.columns.iter().any(|(known, _)| known == name);
         // One that has got another name before may be any that may have been changed.

@@ -175,6 +175,15 @@ impl Changes {
         Some(all)
     }
 
+    /// Returns whether the statement makes a relation that may be this one, and changes none that
+    /// is there.
+    pub(crate) fn makes(&self, schema: &str, name: &str) -> bool {
+        let mut defined = self.defined.iter();
+        let is_named = defined.any(|one| one.relation == name && may_mean(&one.schema, schema));
+        let change = self.of(schema, name);
+        is_named && !self.any && change.is_some_and(|change| change.is_whole)
+    }
+
     /// Returns whether the function of this name may be changed.
     pub(crate) fn has_function(&self, name: &str) -> bool {
         self.any || self.functions.contains(name)
