@@ -17,8 +17,9 @@
 //!   relation has to be what it was before.
 //! - Where such a relation is gone and another schema has one of its name with other columns, the
 //!   name without a schema is refused.
-//! - A function that had a confidential argument or result counts as one that has, until it is
-//!   changed by a statement through the proxy or its owner forgets it.
+//! - A function that had a confidential argument or result, or gets one by a statement through the
+//!   proxy, counts as one that has, until such a statement drops it or gives it another name, or
+//!   its owner forgets it.
 //! - What a connection sees within a transaction that its client has begun is compared with what is
 //!   known, and with what it has seen there before. Others learn nothing of it.
 //! - Temporary relations are kept like that for as long as their session lasts, in memory.
@@ -63,6 +64,7 @@ use crate::sql::comparable::{ColumnPath, FormerName};
 mod changed;
 mod definitions;
 mod fate;
+mod functions;
 mod known;
 mod shape;
 mod under_way;
@@ -309,7 +311,12 @@ impl Changer {
             let here = known.relations.iter();
             let here =
                 here.filter(|(name, _)| self.is_here(&name.server, &name.database, database));
-            let definitions = Definitions::of(changes, here, temporary.iter(), (&pending, fate));
+            let functions = known.functions.iter();
+            let functions = functions
+                .filter(|name| self.is_here(&name.server, &name.database, database))
+                .map(|name| name.function.as_str());
+            let of = (&pending, fate);
+            let definitions = Definitions::of(changes, here, temporary.iter(), functions, of);
             under_way(changes.clone()).forget(known);
             definitions
         })?;
@@ -428,6 +435,7 @@ impl Changer {
         let checked = self.relations.change(|known| {
             for (_, under_way) in over {
                 under_way.forget(known);
+                under_way.restore_functions(known);
                 let definitions = under_way.definitions;
                 definitions.keep_either(&under_way.changes, &mut known.relations, catalog);
             }
@@ -442,20 +450,21 @@ impl Changer {
             self.note_confidential(database, catalog, known, under_way);
             let looks = (under_way, (standing, since));
             self.check_relations(database, catalog, &mut known.relations, looks);
-            self.check_functions(database, catalog, &mut known.functions, &changing);
+            self.check_functions(database, catalog, &mut known.functions, under_way);
         });
         drop(gate);
         checked
     }
 
     /// Learns the functions of the catalog that have a confidential argument or result, but for
-    /// those that may be `changing`, and adds those that are known to have one.
+    /// those that may be `changing`, and adds those that are known to have one, by what is kept and
+    /// what statements under way say (`pending`).
     fn check_functions(
         &self,
         database: &str,
         catalog: &mut Catalog,
         known: &mut BTreeSet<FunctionName>,
-        changing: &Changes,
+        (changing, pending): (&Changes, &[Pending]),
     ) {
         let here = |name: &FunctionName| self.is_here(&name.server, &name.database, database);
         let functions = catalog.functions_mut();
@@ -473,6 +482,9 @@ impl Changer {
             kept.filter(|name| !changing.has_function(&name.function))
                 .map(|name| name.function.clone()),
         );
+        let pending = pending.iter();
+        let under_way = pending.flat_map(|one| one.definitions.functions(one.of));
+        functions.extend(under_way.cloned());
     }
 
     /// Compares the relations of the catalog with those that are known. `changing` are the changes

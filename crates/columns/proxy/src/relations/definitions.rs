@@ -2,11 +2,13 @@
 //!
 //! Must not: hold a value.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::changed::Changed;
 use super::fate::{Fate, Outcome};
+use super::functions::ChangedFunctions;
 use super::known::{RelationName, Shapes};
 use super::shape::{PLAIN, Shape, difference, shape_of};
 use crate::sql::catalog::{Catalog, Relation};
@@ -29,6 +31,7 @@ pub(super) struct Definition {
 pub(super) struct Definitions {
     all: Vec<Definition>,
     changed: Vec<Changed>,
+    functions: ChangedFunctions,
     /// Whether they are carried out; `None` if there are none.
     fate: Option<Arc<Fate>>,
 }
@@ -57,12 +60,14 @@ pub(super) struct Look {
 
 impl Definitions {
     /// Returns what one statement says. `known` are the relations of the database as they were kept
-    /// before it, `temporary` the session's own ones, `pending` what the connection's earlier
+    /// before it, `temporary` the session's own ones, `functions` those that counted as
+    /// confidential, `pending` what the connection's earlier
     /// statements of the transaction say.
     pub(super) fn of<'k>(
         changes: &Changes,
         known: impl Iterator<Item = (&'k RelationName, &'k Shape)> + Clone,
         temporary: impl Iterator<Item = (&'k RelationName, &'k Shape)> + Clone,
+        functions: impl Iterator<Item = &'k str>,
         (pending, fate): (&Self, &Arc<Fate>),
     ) -> Self {
         let kept = known.clone().map(|one| (one, false));
@@ -105,6 +110,7 @@ impl Definitions {
         Self {
             all,
             changed,
+            functions: ChangedFunctions::of(changes, functions, &pending.functions),
             fate: Some(Arc::clone(fate)),
         }
     }
@@ -169,6 +175,17 @@ impl Definitions {
             true
         });
         self.all.extend(later.all);
+        self.functions.join(changes, later.functions);
+    }
+
+    /// Returns the functions that count as confidential while the statements are under way.
+    pub(super) fn functions(&self, of: Sender) -> impl Iterator<Item = &String> {
+        self.functions.counting(of == Sender::Own, self.outcome())
+    }
+
+    /// Returns those that count as confidential once they are over.
+    pub(super) fn functions_left(&self) -> BTreeSet<String> {
+        self.functions.clone().left(self.outcome())
     }
 
     /// Adds that another connection has sent a statement with these changes. Where both make a
@@ -238,7 +255,8 @@ impl Definitions {
         let is_confidential = |shape: &Shape| !shape.is_plain();
         let mut said = self.all.iter();
         let mut changed = self.changed.iter();
-        said.any(|definition| is_confidential(&definition.shape))
+        !self.functions.is_empty(is_own)
+            || said.any(|definition| is_confidential(&definition.shape))
             || changed.any(|changed| !is_own || changed.after.as_ref().is_some_and(is_confidential))
     }
 

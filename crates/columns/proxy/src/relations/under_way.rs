@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::changed::marked_by;
 use super::definitions::{Definitions, Look, Sender};
-use super::known::{Known, RelationName, Shapes};
+use super::known::{FunctionName, Known, RelationName, Shapes};
 use super::shape::shape_of;
 use crate::sql::catalog::Relation;
 use crate::sql::changes::Changes;
@@ -33,10 +33,21 @@ impl UnderWay {
         });
     }
 
+    /// Adds the functions that count as confidential once the statements are over.
+    pub(super) fn restore_functions(&self, known: &mut Known) {
+        let left = self.definitions.functions_left().into_iter();
+        known.functions.extend(left.map(|function| FunctionName {
+            server: self.server.clone(),
+            database: self.database.clone(),
+            function,
+        }));
+    }
+
     /// The same when they are done, and adds what they say. `temporary` are the session's own
     /// relations.
     pub(super) fn end(self, known: &mut Known, temporary: &mut Shapes) {
         self.forget(known);
+        self.restore_functions(known);
         let place = (self.server.as_str(), self.database.as_str());
         let all = (&mut known.relations, temporary);
         self.definitions.keep(place, &self.changes, all);

@@ -388,3 +388,60 @@ fn a_table_that_is_made_and_altered_is_new_in_every_schema() {
     let other = known.connection("server".to_owned());
     assert!(sees(&other, true, shown).is_err());
 }
+
+/// What statements say of functions, and what becomes of those that they name.
+#[test]
+fn a_function_keeps_its_confidential_values_until_it_is_dropped() {
+    let makes = "CREATE FUNCTION f(a enc_text) RETURNS int LANGUAGE c AS 'x', 'y'";
+    let returns = "CREATE FUNCTION f(a int) RETURNS SETOF enc_text LANGUAGE c AS 'x', 'y'";
+    let replaces = "CREATE OR REPLACE FUNCTION f(a int) RETURNS int LANGUAGE c AS 'x', 'y'";
+    let anew = format!("DROP FUNCTION f; {replaces}");
+    for (was, sql, is_done, left) in [
+        (true, "DROP FUNCTION f(enc_text)", false, &["f"][..]),
+        (true, "DROP FUNCTION f(enc_text)", true, &[]),
+        (false, makes, true, &["f"]),
+        (false, makes, false, &[]),
+        (false, returns, true, &["f"]),
+        // One with other arguments stays beside it.
+        (true, replaces, true, &["f"]),
+        (true, "ALTER FUNCTION f RENAME TO g", true, &["g"]),
+        (true, "ALTER FUNCTION f RENAME TO g", false, &["f"]),
+        (true, anew.as_str(), true, &[]),
+        (true, "DROP SCHEMA s CASCADE", false, &["f"]),
+    ] {
+        let known = nothing();
+        let (one, other) = (
+            known.connection("server".to_owned()),
+            known.connection("server".to_owned()),
+        );
+        let counting = |of: &Changer, standing: Standing, shown: &[&str]| {
+            let mut catalog = catalog(&["u(a)"]);
+            let shown = shown.iter().map(|name| (*name).to_owned());
+            *catalog.functions_mut() = shown.collect();
+            of.check(DATABASE, (standing, Instant::now()), &mut catalog)
+                .unwrap();
+            let all = ["f", "g"].into_iter();
+            all.filter(|name| catalog.has_function(name))
+                .collect::<Vec<_>>()
+        };
+        let before = &["f"][..usize::from(was)];
+        assert_eq!(counting(&one, Standing::Settled, before), before);
+        let undone = Arc::new(AtomicU64::new(0));
+        let fate = Fate::begin(&undone);
+        tells(&one, (&["u(a)"], &fate), sql);
+        if !is_done {
+            undone.fetch_add(1, Ordering::AcqRel);
+        }
+        // The server shows none, while the statement is under way and afterwards.
+        assert_eq!(counting(&one, Standing::Open, &[]), left, "{sql}: own");
+        let seen = counting(&other, Standing::Settled, &[]);
+        let both = before.iter().chain(left);
+        assert!(
+            both.clone().all(|name| seen.contains(name)),
+            "{sql}: {seen:?}"
+        );
+        fate.decide();
+        assert_eq!(counting(&other, Standing::Settled, &[]), left, "{sql}");
+        assert_eq!(counting(&one, Standing::Settled, &[]), left, "{sql}");
+    }
+}

@@ -103,6 +103,16 @@ pub(crate) enum NewName {
     Column(String, String),
 }
 
+/// A function that a statement makes, or gives a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MadeFunction {
+    pub(crate) name: String,
+    /// What it was called before.
+    pub(crate) was: Option<String>,
+    /// Whether it certainly has a confidential argument or result.
+    pub(crate) is_confidential: bool,
+}
+
 /// Relations whose columns a statement may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
@@ -115,6 +125,8 @@ pub(crate) struct Changes {
     pub(crate) renamed: Vec<Renamed>,
     /// The names of functions that it may make, change or drop.
     pub(crate) functions: BTreeSet<String>,
+    /// Those of them that it makes, or gives this name.
+    pub(crate) made_functions: Vec<MadeFunction>,
     /// Whether it drops the session's temporary relations.
     pub(crate) temporary: bool,
     /// Whether it may be any relation and function of the database.

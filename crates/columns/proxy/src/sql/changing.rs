@@ -4,15 +4,16 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, AlterTableType, CreateStmt, DiscardMode, DropBehavior, DropStmt, Node,
-    ObjectType, OnCommitAction, RangeVar, RenameStmt,
+    AlterTableStmt, AlterTableType, CreateFunctionStmt, CreateStmt, DiscardMode, DropBehavior,
+    DropStmt, Node, ObjectType, OnCommitAction, RangeVar, RenameStmt, TypeName,
 };
 
 use super::catalog::{Catalog, Column, Presence, Relation};
 use super::changes::{
-    Change, Changes, DefinedColumns, NewName, Renamed, Step, may_mean, named, named_schema,
+    Change, Changes, DefinedColumns, MadeFunction, NewName, Renamed, Step, may_mean, named,
+    named_schema,
 };
-use super::table::{defined_column, takes_other_columns};
+use super::table::{defined_column, kind_from_definition, takes_other_columns};
 use super::tree::{is_table_like, names, schema_and_name, schema_of};
 
 /// Returns the relations that the statement may make, change or drop.
@@ -67,6 +68,9 @@ pub(super) fn changed_relations(node: &Node, catalog: &Catalog) -> Changes {
         },
         Some(NodeEnum::CreateFunctionStmt(create)) => {
             changes.functions.extend(last_name(&create.funcname));
+            changes
+                .made_functions
+                .extend(made_function(catalog, create));
         }
         Some(NodeEnum::DiscardStmt(discard)) => {
             changes.temporary = matches!(
@@ -161,14 +165,39 @@ fn renamed(rename: &RenameStmt) -> Changes {
     match rename.rename_type() {
         sort if is_function(sort) => {
             let name = rename.object.as_deref().and_then(function_name);
-            changes.functions.extend(name);
+            changes.functions.extend(name.clone());
             changes.functions.insert(rename.newname.clone());
+            changes.made_functions.push(MadeFunction {
+                name: rename.newname.clone(),
+                was: name,
+                is_confidential: false,
+            });
         }
         // What is in a schema has another name then, and a composite type is a relation, too.
         ObjectType::ObjectSchema | ObjectType::ObjectType => return Changes::any(),
         _ => {}
     }
     changes
+}
+
+/// Returns the function that a CREATE FUNCTION makes. `None` without a name.
+fn made_function(catalog: &Catalog, create: &CreateFunctionStmt) -> Option<MadeFunction> {
+    let parameters = create.parameters.iter();
+    let of_parameters = parameters.filter_map(|parameter| match parameter.node.as_ref()? {
+        NodeEnum::FunctionParameter(parameter) => parameter.arg_type.as_ref(),
+        _ => None,
+    });
+    let mut types = of_parameters.chain(create.return_type.as_ref());
+    let is_confidential = |of: &TypeName| {
+        let name = names(&of.names).last().copied();
+        kind_from_definition(Some(of)).is_some()
+            || name.is_some_and(|name| catalog.holds_confidential(name))
+    };
+    Some(MadeFunction {
+        name: last_name(&create.funcname)?,
+        was: None,
+        is_confidential: types.any(is_confidential),
+    })
 }
 
 /// Whether something of this sort is called by its name.
