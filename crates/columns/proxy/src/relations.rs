@@ -53,6 +53,7 @@ pub use self::known::{
 use self::known::{gone, learn_or_mark, note_or_mark, read, write};
 use self::shape::shape_of;
 pub use self::shape::{PartOf, Shape};
+pub(crate) use self::under_way::Standing;
 use self::under_way::{
     Pending, UnderWay, difference_under_way, forget_changes, is_in, may_be_gone,
 };
@@ -109,17 +110,6 @@ pub(crate) struct Changer {
     /// What is new since the client has begun its transaction. Nobody else learns it: it may be
     /// undone, or be what an older snapshot shows.
     within: Mutex<Shapes>,
-}
-
-/// Whether a transaction is open on the connection that reads the catalog.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// None: what it has changed is what all others see.
-    Settled,
-    /// One that the client has not begun, as the server says.
-    Claimed,
-    /// One that the client has begun.
-    Open,
 }
 
 impl KnownRelations {
@@ -291,7 +281,7 @@ impl Changer {
         let done = own.definitions.was_decided(Instant::now());
         let done = done.then(|| std::mem::replace(own, under_way(Changes::default())));
         own.changes.join(changes);
-        let pending = own.definitions.clone();
+        let pending = own.definitions.about(changes);
         let mut changes = changes.clone();
         let State { changing, left, .. } = &mut *state;
         let others = changing.iter_mut();

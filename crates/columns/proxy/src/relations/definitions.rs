@@ -2,7 +2,7 @@
 //!
 //! Must not: hold a value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -29,8 +29,10 @@ pub(super) struct Definition {
 /// What the statements of a connection say.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Definitions {
-    all: Vec<Definition>,
-    changed: Vec<Changed>,
+    /// By the relation's name: a restore makes thousands in one transaction.
+    all: BTreeMap<String, Vec<Definition>>,
+    /// The same.
+    changed: BTreeMap<String, Vec<Changed>>,
     functions: ChangedFunctions,
     /// Whether they are carried out; `None` if there are none.
     fate: Option<Arc<Fate>>,
@@ -70,9 +72,11 @@ impl Definitions {
         functions: impl Iterator<Item = &'k str>,
         (pending, fate): (&Self, &Arc<Fate>),
     ) -> Self {
+        let named = names_in(changes);
+        let is_named = |name: &RelationName| named.contains(name.relation.as_str());
         let kept = known.clone().map(|one| (one, false));
         let kept = kept.chain(temporary.clone().map(|one| (one, true)));
-        let before = pending.applied_to(kept);
+        let before = pending.applied_to(kept.filter(|((name, _), _)| is_named(name)));
         let mut all = Vec::new();
         for defined in &changes.defined {
             let mut named = before.iter();
@@ -106,10 +110,10 @@ impl Definitions {
             }
         };
         let changed = known.filter_map(of(false));
-        let changed = changed.chain(temporary.filter_map(of(true))).collect();
+        let changed = changed.chain(temporary.filter_map(of(true)));
         Self {
-            all,
-            changed,
+            all: by_name(all.into_iter(), |one| &one.relation),
+            changed: by_name(changed, |one| &one.name.relation),
             functions: ChangedFunctions::of(changes, functions, &pending.functions),
             fate: Some(Arc::clone(fate)),
         }
@@ -132,12 +136,12 @@ impl Definitions {
             .filter(|((name, _), is_temporary)| !self.has(name, *is_temporary))
             .map(|((name, shape), is_temporary)| of(name, shape, is_temporary))
             .collect();
-        let changed = self.changed.iter();
+        let changed = self.changed.values().flatten();
         all.extend(changed.filter_map(|changed| {
             let after = changed.after.as_ref()?;
             Some(of(&changed.name, after, changed.is_temporary))
         }));
-        for definition in &self.all {
+        for definition in self.all.values().flatten() {
             let same = all.iter_mut().find(|one| {
                 one.is_temporary == definition.is_temporary
                     && one.is_of(&definition.schema, &definition.relation)
@@ -150,18 +154,39 @@ impl Definitions {
         all
     }
 
+    /// Returns those of the relations that a statement names.
+    pub(super) fn about(&self, changes: &Changes) -> Self {
+        let named = names_in(changes);
+        let named = || named.iter().map(|name| (*name).to_owned());
+        let all = named().filter_map(|name| Some((name.clone(), self.all.get(&name)?.clone())));
+        let changed = named();
+        let changed = changed.filter_map(|name| {
+            let of = self.changed.get(&name)?.clone();
+            Some((name, of))
+        });
+        Self {
+            all: all.collect(),
+            changed: changed.collect(),
+            functions: self.functions.clone(),
+            fate: self.fate.clone(),
+        }
+    }
+
     /// Adds what a later statement with these changes says.
     pub(super) fn join(&mut self, changes: &Changes, later: Self) {
         if self.all.is_empty() && self.changed.is_empty() {
             self.fate = later.fate;
         }
-        for changed in &mut self.changed {
+        for changed in self.changed.values_mut().flatten() {
             changed.join(changes);
         }
-        let is_new = |of: &Changed| !self.has(&of.name, of.is_temporary);
-        let new: Vec<_> = later.changed.into_iter().filter(is_new).collect();
-        self.changed.extend(new);
-        self.all.retain_mut(|before| {
+        for changed in later.changed.into_values().flatten() {
+            if !self.has(&changed.name, changed.is_temporary) {
+                let of = self.changed.entry(changed.name.relation.clone());
+                of.or_default().push(changed);
+            }
+        }
+        retain(&mut self.all, |before| {
             if changes.temporary && before.is_temporary {
                 return false;
             }
@@ -174,7 +199,9 @@ impl Definitions {
             }
             true
         });
-        self.all.extend(later.all);
+        for (name, mut later) in later.all {
+            self.all.entry(name).or_default().append(&mut later);
+        }
         self.functions.join(changes, later.functions);
     }
 
@@ -191,9 +218,9 @@ impl Definitions {
     /// Adds that another connection has sent a statement with these changes. Where both make a
     /// relation of one name, and name no schema, either may be the new one that is shown.
     pub(super) fn meet(&mut self, changes: &mut Changes) {
-        let changed = &mut self.changed;
-        changed.retain_mut(|changed| changed.is_temporary || changed.meet(changes));
-        self.all.retain_mut(|definition| {
+        let is_left = |changed: &mut Changed| changed.is_temporary || changed.meet(changes);
+        retain(&mut self.changed, is_left);
+        retain(&mut self.all, |definition| {
             let (schema, relation) = (&definition.schema, &definition.relation);
             let change = changes.of(schema, relation);
             if definition.is_temporary {
@@ -244,7 +271,7 @@ impl Definitions {
 
     /// Returns what the statements do to this known relation.
     fn changed(&self, name: &RelationName, is_temporary: bool) -> Option<&Changed> {
-        let mut all = self.changed.iter();
+        let mut all = self.changed.get(&name.relation)?.iter();
         all.find(|changed| changed.is_temporary == is_temporary && changed.name == *name)
     }
 
@@ -253,8 +280,8 @@ impl Definitions {
     pub(super) fn is_confidential(&self, of: Sender) -> bool {
         let is_own = of == Sender::Own;
         let is_confidential = |shape: &Shape| !shape.is_plain();
-        let mut said = self.all.iter();
-        let mut changed = self.changed.iter();
+        let mut said = self.all.values().flatten();
+        let mut changed = self.changed.values().flatten();
         !self.functions.is_empty(is_own)
             || said.any(|definition| is_confidential(&definition.shape))
             || changed.any(|changed| !is_own || changed.after.as_ref().is_some_and(is_confidential))
@@ -332,7 +359,8 @@ impl Definitions {
         name: &'d RelationName,
         look: Look,
     ) -> impl Iterator<Item = &'d Definition> {
-        self.all.iter().filter(move |definition| {
+        let all = self.all.get(&name.relation);
+        all.into_iter().flatten().filter(move |definition| {
             let elsewhere = definition.shape.elsewhere.as_ref();
             let is_other = elsewhere.is_some_and(|schemas| schemas.contains(&name.schema));
             definition.is_temporary == look.is_temporary
@@ -354,7 +382,7 @@ impl Definitions {
         if outcome == Outcome::Unclear {
             return;
         }
-        for changed in self.changed {
+        for changed in self.changed.into_values().flatten() {
             let shapes = match changed.is_temporary {
                 true => &mut *temporary,
                 false => &mut *known,
@@ -364,7 +392,8 @@ impl Definitions {
         if outcome == Outcome::Undone {
             return;
         }
-        for definition in self.all.into_iter().filter(|one| !one.is_passing) {
+        let all = self.all.into_values().flatten();
+        for definition in all.filter(|one| !one.is_passing) {
             let name = RelationName {
                 server: server.to_owned(),
                 database: database.to_owned(),
@@ -391,7 +420,8 @@ impl Definitions {
         if self.outcome() == Outcome::Unclear {
             return;
         }
-        for changed in self.changed.into_iter().filter(|of| !of.is_temporary) {
+        let all = self.changed.into_values().flatten();
+        for changed in all.filter(|of| !of.is_temporary) {
             let (schema, relation) = changed.name.path();
             let now = catalog.relations(schema, relation).next().map(shape_of);
             let is_after = match (&changed.after, &now) {
@@ -436,6 +466,36 @@ impl Definition {
         self.shape
             .contradiction(name, now, |what| what == PLAIN || !is_as_before)
     }
+}
+
+/// Returns the names of the relations of whose earlier definitions a statement's meaning depends.
+fn names_in(changes: &Changes) -> BTreeSet<&str> {
+    let renamed = changes.renamed.iter();
+    let renamed = renamed.map(|renamed| renamed.relation.as_str());
+    let defined = changes.defined.iter();
+    let defined = defined.filter(|defined| defined.only_if_new);
+    let defined = defined.map(|defined| defined.relation.as_str());
+    renamed.chain(defined).collect()
+}
+
+/// Returns these by the names of their relations, in their order.
+fn by_name<T>(
+    all: impl Iterator<Item = T>,
+    name: impl Fn(&T) -> &String,
+) -> BTreeMap<String, Vec<T>> {
+    let mut found: BTreeMap<String, Vec<T>> = BTreeMap::new();
+    for one in all {
+        found.entry(name(&one).clone()).or_default().push(one);
+    }
+    found
+}
+
+/// Leaves those for which `is_left` returns true.
+fn retain<T>(all: &mut BTreeMap<String, Vec<T>>, mut is_left: impl FnMut(&mut T) -> bool) {
+    all.retain(|_, named| {
+        named.retain_mut(&mut is_left);
+        !named.is_empty()
+    });
 }
 
 /// Returns what a statement that renames something says of a known relation, or of its columns: of

@@ -11,6 +11,17 @@ use super::shape::shape_of;
 use crate::sql::catalog::Relation;
 use crate::sql::changes::Changes;
 
+/// Whether a transaction is open on the connection that reads the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// None: what it has changed is what all others see.
+    Settled,
+    /// One that the client has not begun, as the server says.
+    Claimed,
+    /// One that the client has begun.
+    Open,
+}
+
 /// What the statements of one connection may be changing.
 #[derive(Debug)]
 pub(super) struct UnderWay {
@@ -113,7 +124,7 @@ pub(super) fn forget_changes(
     changes: &Changes,
 ) {
     known.retain(|name, shape| {
-        if !is_here(name) {
+        if !is_here(name) || !is_in(changes, name.path(), shape.part_of.table()) {
             return true;
         }
         match marked_by(changes, name, shape.clone()) {

@@ -176,15 +176,16 @@ impl Changes {
         if self.any {
             return Some(Change::whole());
         }
-        let changes = self.relations.iter();
-        let mut found =
-            changes.filter(|((of, relation), _)| relation == name && may_mean(of, schema));
-        let (_, first) = found.next()?;
-        let mut all = first.clone();
-        for (_, change) in found {
-            all.join(change);
+        if schema.is_empty() || self.relations.len() <= FEW {
+            let changes = self.relations.iter();
+            let found =
+                changes.filter(|((of, relation), _)| relation == name && may_mean(of, schema));
+            return joined(found.map(|(_, change)| change));
         }
-        Some(all)
+        let temporary = schema.starts_with("pg_temp_").then_some("pg_temp");
+        let schemas = ["", schema].into_iter().chain(temporary);
+        let keys = schemas.map(|schema| (schema.to_owned(), name.to_owned()));
+        joined(keys.filter_map(|key| self.relations.get(&key)))
     }
 
     /// Returns whether the statement makes a relation that may be this one, and changes none that
@@ -280,6 +281,18 @@ impl Changes {
             to,
         });
     }
+}
+
+/// So many relations are looked at one by one.
+const FEW: usize = 8;
+
+/// Returns all changes of one relation together. `None` if there are none.
+fn joined<'c>(mut all: impl Iterator<Item = &'c Change>) -> Option<Change> {
+    let mut first = all.next()?.clone();
+    for change in all {
+        first.join(change);
+    }
+    Some(first)
 }
 
 /// Returns schema and name of a relation as a statement names it; the schema is empty if it names
