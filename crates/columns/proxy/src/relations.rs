@@ -581,6 +581,8 @@ impl Drop for Changer {
     /// Whatever the connection was changing is seen by the next one, unless the server may still be
     /// changing it.
     fn drop(&mut self) {
+        // Nobody looks while it is neither under way nor kept.
+        let _gate = self.relations.gate();
         let mut state = self.relations.state();
         let Some(under_way) = state.changing.remove(&self.number) else {
             return;

@@ -85,7 +85,12 @@ impl Changed {
         let twice = meanwhile.and_then(|shape| marked_by(changes, &self.name, shape));
         // Other statements may have changed it, too.
         let now = known.get(&self.name);
-        if now != self.meanwhile.as_ref() && now != twice.as_ref() {
+        // What may have been learned of it meanwhile is the server's word.
+        let known_meanwhile = self.meanwhile.as_ref();
+        let is_learned = now
+            .zip(known_meanwhile)
+            .is_some_and(|(now, meanwhile)| meanwhile.allows(now));
+        if now != known_meanwhile && now != twice.as_ref() && !is_learned {
             return;
         }
         let shape = match is_done {

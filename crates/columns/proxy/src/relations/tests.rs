@@ -1,5 +1,6 @@
 //! What is learned of relations, what is refused, and what is forgotten when they change.
 
+use super::definition_tests::{sends, tells};
 use super::*;
 use strongroom_keyring::durable;
 
@@ -321,6 +322,46 @@ fn what_another_proxy_has_learned_during_a_change_is_forgotten() {
     drop(changer);
     assert_eq!(sees(&other, true, AFTER), Ok(()));
     assert!(sees(&other, true, FIRST).is_err());
+}
+
+/// The other proxy learns something else in the place of what is being dropped.
+#[test]
+fn what_another_proxy_has_learned_in_a_dropped_place_is_not_kept() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("pins");
+    let open = || Arc::new(KnownRelations::at(path.clone()).unwrap());
+    let (one, two) = (open(), open());
+    let changer = one.connection("s".to_owned());
+    assert_eq!(sees(&changer, true, FIRST), Ok(()));
+    let fate = fate();
+    tells(&changer, (FIRST, &fate), "ALTER TABLE t DROP COLUMN id");
+    let other = two.connection("s".to_owned());
+    let evil = &["t(evil, name text, city)"];
+    assert_eq!(sees(&other, true, evil), Ok(()));
+    fate.decide();
+    assert!(sees(&changer, true, evil).is_err());
+    assert!(sees(&other, true, evil).is_err());
+    assert_eq!(sees(&other, true, &["t(name text, city)"]), Ok(()));
+}
+
+/// A connection ends, and nobody looks before what its statements leave is kept.
+#[test]
+fn what_a_connection_has_changed_is_under_way_until_it_is_kept() {
+    let known = known();
+    let changer = known.connection("server".to_owned());
+    assert_eq!(sees(&changer, true, FIRST), Ok(()));
+    sends(&changer, FIRST, "ALTER TABLE t RENAME name TO title");
+    let gate = known.gate();
+    let ends = std::thread::spawn(move || {
+        let mut changer = changer;
+        changer.leave(true, false);
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!known.state().changing.is_empty());
+    drop(gate);
+    ends.join().unwrap();
+    let later = known.connection("server".to_owned());
+    assert!(sees(&later, true, &["t(id, title, city)"]).is_err());
 }
 
 #[test]
