@@ -4,7 +4,7 @@
 //! Must not: decide whether they are.
 
 use super::known::{RelationName, Shapes};
-use super::shape::Shape;
+use super::shape::{PartOf, Shape};
 use crate::sql::changes::{Change, Changes};
 
 /// A known relation that statements change.
@@ -49,9 +49,10 @@ impl Changed {
         let after = self.after.take();
         self.after = after.and_then(|shape| {
             let mut all = changes_of(changes, &self.name, &shape).into_iter();
-            all.try_fold(shape, |shape, (schema, change)| {
+            let after = all.try_fold(shape, |shape, (schema, change)| {
                 shape.once_done(&schema, &change)
-            })
+            });
+            after.map(|shape| below_another(shape, &self.name.relation, changes))
         });
     }
 
@@ -111,6 +112,18 @@ impl Changed {
 pub(super) fn marked_by(changes: &Changes, name: &RelationName, shape: Shape) -> Option<Shape> {
     let mut all = changes_of(changes, name, &shape).into_iter();
     all.try_fold(shape, |shape, (_, change)| shape.after(&change))
+}
+
+/// Returns the shape of a relation that may be a part of any table, because a statement before in
+/// the same transaction has moved it, after a statement that may change that table: what it may
+/// have done to a column counts here, too.
+pub(super) fn below_another(shape: Shape, relation: &str, changes: &Changes) -> Shape {
+    if shape.part_of != PartOf::Any || shape.columns.is_empty() {
+        return shape;
+    }
+    let others = changes.relations.iter();
+    let others = others.filter(|((_, name), change)| name != relation && !change.is_whole);
+    others.fold(shape, |shape, (_, change)| shape.marked(change))
 }
 
 /// Returns what a statement does to a known relation, or to the table that it is a part of, with

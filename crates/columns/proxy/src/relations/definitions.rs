@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::changed::Changed;
+use super::changed::{Changed, below_another};
 use super::fate::{Fate, Outcome};
 use super::functions::ChangedFunctions;
 use super::known::{RelationName, Shapes};
@@ -187,6 +187,8 @@ impl Definitions {
             }
         }
         retain(&mut self.all, |before| {
+            let shape = std::mem::take(&mut before.shape);
+            before.shape = below_another(shape, &before.relation, changes);
             if changes.temporary && before.is_temporary {
                 return false;
             }

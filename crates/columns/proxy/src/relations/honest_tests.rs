@@ -288,3 +288,40 @@ fn a_transaction_may_make_thousands_of_tables() {
     let (few, many) = (fastest(400), fastest(1600));
     assert!(many < few * 12, "{few:?} {many:?}");
 }
+
+/// A table becomes a partition, and the table that it is a part of is changed, in one transaction.
+#[test]
+fn what_is_attached_changes_with_its_table() {
+    let root = "CREATE TABLE root (id int, name enc_text) PARTITION BY RANGE (id)";
+    let makes = "CREATE TABLE t (id int, name enc_text)";
+    for (before, first, sql, after) in [
+        ("u(a)", makes, "RENAME COLUMN name TO title", "title text"),
+        ("u(a)", makes, "ALTER name TYPE enc_int4", "name int4"),
+        (
+            "t(id, name text)",
+            "SELECT 1",
+            "RENAME COLUMN name TO title",
+            "title text",
+        ),
+        (
+            "t(id, name text)",
+            "SELECT 1",
+            "ALTER name TYPE enc_int4",
+            "name int4",
+        ),
+    ] {
+        let known = nothing();
+        let one = known.connection("server".to_owned());
+        assert!(differences(&one, true, &[before]).is_empty());
+        sends(&one, &[before], root);
+        sends(&one, &[before, "root(id, name text)"], first);
+        let both = &["root(id, name text)", "t(id, name text)"];
+        sends(&one, both, "ALTER TABLE root ATTACH PARTITION t DEFAULT");
+        sends(&one, both, &format!("ALTER TABLE root {sql}"));
+        let shown = [format!("root(id, {after})"), format!("t(id, {after})")];
+        let shown = shown.each_ref().map(String::as_str);
+        let mut seen = differences(&one, false, &shown);
+        seen.extend(differences(&one, true, &shown));
+        assert!(seen.is_empty(), "{first}; {sql}: {seen:?}");
+    }
+}
