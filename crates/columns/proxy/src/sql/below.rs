@@ -1,16 +1,16 @@
-//! What statements that drop or rename columns do to the catalog, before the server was asked
+//! What statements that add, drop or rename columns do to the catalog, before the server was asked
 //! again: also to the relations below, which have the columns of the one that is named.
 //!
 //! Must not: look at the tree.
 
-use super::catalog::{Catalog, Presence, Relation};
+use super::catalog::{Catalog, Column, Presence, Relation};
 use super::changes::may_mean;
 
-/// How certain it is that a relation loses a column.
+/// How certain it is that a statement changes the columns of a relation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Loses {
-    Certainly,
-    Maybe,
+enum Certainty {
+    Sure,
+    Unsure,
 }
 
 /// The relations that a statement may name.
@@ -39,10 +39,21 @@ impl Meant {
         Self { all, is_certain }
     }
 
-    /// Returns whether another relation loses the columns that this one does: it is a partition of
-    /// it, or may inherit from it. The catalog does not tell what inherits: all that has its
+    /// Returns whether a statement about these, which have this name, changes the columns of a
+    /// relation.
+    fn changes(&self, name: &str, (known, relation): (&str, &Relation)) -> Option<Certainty> {
+        let is_meant = known == name && self.all.iter().any(|(one, _)| one == relation);
+        match (is_meant, self.is_certain) {
+            (true, true) => Some(Certainty::Sure),
+            (true, false) => Some(Certainty::Unsure),
+            (false, _) => self.reaches(name, relation),
+        }
+    }
+
+    /// Returns whether a change of these changes the columns of another relation: it is a partition
+    /// of one, or may inherit from it. The catalog does not tell what inherits: all that has its
     /// columns may.
-    fn reaches(&self, name: &str, other: &Relation) -> Option<Loses> {
+    fn reaches(&self, name: &str, other: &Relation) -> Option<Certainty> {
         let is_root = |(root, _): &(Relation, bool)| {
             let of = other.root.as_ref();
             of.is_some_and(|(schema, of)| of == name && may_mean(&root.schema, schema))
@@ -57,12 +68,12 @@ impl Meant {
         };
         if self.all.iter().any(is_root) {
             return Some(if self.is_certain {
-                Loses::Certainly
+                Certainty::Sure
             } else {
-                Loses::Maybe
+                Certainty::Unsure
             });
         }
-        self.all.iter().any(inherits).then_some(Loses::Maybe)
+        self.all.iter().any(inherits).then_some(Certainty::Unsure)
     }
 }
 
@@ -70,24 +81,65 @@ impl Catalog {
     /// Removes columns from the relation that a statement names, and from those below. One that
     /// may have kept them stays beside one that has not.
     pub(super) fn drop_columns(&mut self, schema: &str, name: &str, columns: &[&str]) {
-        let is_dropped = |column: &str| columns.contains(&column);
         let meant = Meant::of(self, schema, name);
+        self.change_columns(name, &meant, |known| {
+            known.retain(|column| !columns.contains(&column.name.as_str()));
+        });
+    }
+
+    /// Adds columns behind those of the relation that a statement names, and of those below; each
+    /// with whether one of the name stays as it is. Else there is none, whatever the server says.
+    pub(super) fn add_columns(&mut self, schema: &str, name: &str, columns: &[(Column, bool)]) {
+        let meant = Meant::of(self, schema, name);
+        self.change_columns(name, &meant, |known| {
+            if known.is_empty() {
+                // They are not known.
+                return;
+            }
+            for (column, stays) in columns {
+                let is_there = known.iter().any(|one| one.name == column.name);
+                if !(is_there && *stays) {
+                    known.retain(|one| one.name != column.name);
+                    known.push(column.clone());
+                }
+            }
+        });
+    }
+
+    /// Gives a column of the relation that a statement names another name, and of those below.
+    /// Returns false, and does nothing, if it is not certain which relation that is.
+    pub(super) fn rename_column(
+        &mut self,
+        (schema, name): (&str, &str),
+        from: &str,
+        to: &str,
+    ) -> bool {
+        let meant = Meant::of(self, schema, name);
+        if !meant.is_certain {
+            return false;
+        }
+        self.change_columns(name, &meant, |known| {
+            for column in known.iter_mut().filter(|column| column.name == from) {
+                to.clone_into(&mut column.name);
+            }
+        });
+        true
+    }
+
+    /// Changes the columns of what is meant and of what is below it. One of which it is not certain
+    /// stays beside one that is changed.
+    fn change_columns(&mut self, name: &str, meant: &Meant, change: impl Fn(&mut Vec<Column>)) {
         for (known, relations) in &mut self.relations {
             let mut others = Vec::new();
             for relation in relations.iter_mut() {
-                let is_meant = known == name && meant.all.iter().any(|(one, _)| one == relation);
-                let loses = match (is_meant, meant.is_certain) {
-                    (true, true) => Some(Loses::Certainly),
-                    (true, false) => Some(Loses::Maybe),
-                    (false, _) => meant.reaches(name, relation),
-                };
-                if loses.is_none() || !relation.columns.iter().any(|one| is_dropped(&one.name)) {
+                let Some(certainty) = meant.changes(name, (known, relation)) else {
                     continue;
+                };
+                let before = relation.clone();
+                change(&mut relation.columns);
+                if certainty == Certainty::Unsure && before.columns != relation.columns {
+                    others.push(before);
                 }
-                if loses == Some(Loses::Maybe) {
-                    others.push(relation.clone());
-                }
-                relation.columns.retain(|column| !is_dropped(&column.name));
             }
             relations.append(&mut others);
         }

@@ -106,7 +106,7 @@ fn alter_table(known: &mut Catalog, alter: &AlterTableStmt, node: &Node, text: &
         // So do the columns of its partitions, and of what inherits from it.
         known.forget_all();
     } else if unknown || unread::confidential_name(known, text).is_some() {
-        drop_columns(known, alter);
+        change_columns(known, alter);
         known.doubt(name);
         known.forget_blurred();
     } else {
@@ -115,21 +115,32 @@ fn alter_table(known: &mut Catalog, alter: &AlterTableStmt, node: &Node, text: &
     Some(())
 }
 
-/// Removes the columns that an ALTER TABLE drops: what follows in the text is about those that are
-/// left.
-pub(super) fn drop_columns(known: &mut Catalog, alter: &AlterTableStmt) {
+/// Removes the columns that an ALTER TABLE drops, and adds those that it adds: what follows in the
+/// text is about those that are there then.
+pub(super) fn change_columns(known: &mut Catalog, alter: &AlterTableStmt) {
     let Some(range) = alter.relation.as_ref() else {
         return;
     };
-    let commands = alter.cmds.iter();
-    let dropped = commands.filter_map(|command| match command.node.as_ref()? {
-        NodeEnum::AlterTableCmd(command) => Some(command.as_ref()),
-        _ => None,
-    });
-    let dropped = dropped.filter(|command| command.subtype() == AlterTableType::AtDropColumn);
-    let dropped: Vec<&str> = dropped.map(|command| command.name.as_str()).collect();
+    let (mut dropped, mut added) = (Vec::new(), Vec::new());
+    for command in &alter.cmds {
+        let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_ref() else {
+            continue;
+        };
+        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
+        match (command.subtype(), def) {
+            (AlterTableType::AtDropColumn, _) => dropped.push(command.name.as_str()),
+            (AlterTableType::AtAddColumn, Some(NodeEnum::ColumnDef(column))) => {
+                added.push((defined_column(known, column), command.missing_ok));
+            }
+            _ => {}
+        }
+    }
+    // PostgreSQL drops before it adds (tablecmds.c, `AlterTablePass`).
     if !dropped.is_empty() {
         known.drop_columns(&range.schemaname, &range.relname, &dropped);
+    }
+    if !added.is_empty() {
+        known.add_columns(&range.schemaname, &range.relname, &added);
     }
 }
 
@@ -140,10 +151,16 @@ fn rename_object(known: &mut Catalog, rename: &RenameStmt) {
         ObjectType::ObjectFunction | ObjectType::ObjectProcedure | ObjectType::ObjectRoutine
     );
     match &rename.relation {
-        Some(range) => {
-            if rename.rename_type() == ObjectType::ObjectColumn {
-                known.forget_below(&range.schemaname, &range.relname);
+        Some(range) if rename.rename_type() == ObjectType::ObjectColumn => {
+            let name = (range.schemaname.as_str(), range.relname.as_str());
+            if known.rename_column(name, &rename.subname, &rename.newname) {
+                known.doubt(name.1);
+            } else {
+                known.forget_below(name.0, name.1);
+                known.forget(name.1);
             }
+        }
+        Some(range) => {
             known.forget(&range.relname);
             known.forget(&rename.newname);
         }

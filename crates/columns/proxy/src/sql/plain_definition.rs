@@ -11,7 +11,7 @@ use pg_query::protobuf::{DropStmt, Node, ObjectType, RangeVar};
 use serde_json::Value;
 
 use super::catalog::Catalog;
-use super::defining::drop_columns;
+use super::defining::change_columns;
 use super::tree::{names, schema_and_name, schema_of};
 use super::unread;
 
@@ -55,7 +55,7 @@ pub(super) fn apply_plain(
         NodeEnum::AlterTableStmt(alter) => {
             let range = alter.relation.as_ref()?;
             // What inherits from it loses its columns, too.
-            drop_columns(&mut known, alter);
+            change_columns(&mut known, alter);
             // Its columns may have other names and places now.
             known.blur(&range.relname);
         }
