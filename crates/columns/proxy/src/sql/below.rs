@@ -145,6 +145,16 @@ impl Catalog {
         }
     }
 
+    /// Returns whether a confidential relation may inherit from one that a statement names: what it
+    /// does to columns counts there, too.
+    pub(super) fn has_confidential_below(&self, schema: &str, name: &str) -> bool {
+        let meant = Meant::of(self, schema, name);
+        let mut all = self.relations.values().flatten();
+        all.any(|relation| {
+            relation.is_confidential() && meant.reaches(name, relation) == Some(Certainty::Unsure)
+        })
+    }
+
     /// Forgets the relations below the one that a statement names: their columns get other names,
     /// too.
     pub(super) fn forget_below(&mut self, schema: &str, name: &str) {

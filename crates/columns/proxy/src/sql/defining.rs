@@ -96,7 +96,8 @@ pub(super) fn apply_definition(
 
 /// Forgets what an ALTER TABLE may change. `None` if that is nothing that matters.
 fn alter_table(known: &mut Catalog, alter: &AlterTableStmt, node: &Node, text: &str) -> Option<()> {
-    let name = &alter.relation.as_ref()?.relname;
+    let range = alter.relation.as_ref()?;
+    let (schema, name) = (range.schemaname.as_str(), range.relname.as_str());
     let tree = serde_json::to_value(node);
     let unknown = tree.map_or(true, |tree| has_unknown_type(known, &tree));
     if alter.objtype() == ObjectType::ObjectType {
@@ -105,7 +106,10 @@ fn alter_table(known: &mut Catalog, alter: &AlterTableStmt, node: &Node, text: &
     } else if alter.cmds.iter().any(|command| retypes(known, command)) {
         // So do the columns of its partitions, and of what inherits from it.
         known.forget_all();
-    } else if unknown || unread::confidential_name(known, text).is_some() {
+    } else if unknown
+        || unread::confidential_name(known, text).is_some()
+        || known.has_confidential_below(schema, name)
+    {
         change_columns(known, alter);
         known.doubt(name);
         known.forget_blurred();

@@ -54,7 +54,11 @@ pub(super) fn apply_plain(
         }
         NodeEnum::AlterTableStmt(alter) => {
             let range = alter.relation.as_ref()?;
-            // What inherits from it loses its columns, too.
+            // What may inherit from it has its columns, too.
+            if known.has_confidential_below(&range.schemaname, &range.relname) {
+                return None;
+            }
+            // Its partitions have its columns.
             change_columns(&mut known, alter);
             // Its columns may have other names and places now.
             known.blur(&range.relname);

@@ -333,8 +333,8 @@ fn what_becomes_confidential_within_a_text_gets_no_constant_in_clear() {
     assert!(!plans.unwrap()[1].changed);
 }
 
-/// The columns after one was dropped or added, or has another name, in the same text: the value that
-/// follows is for a confidential one.
+/// The columns after one was dropped or added, or has another name, in the same text: the value
+/// that follows is for a confidential one.
 #[test]
 fn a_column_that_was_dropped_in_the_same_text_moves_the_others() {
     let mut rows = catalog_rows(&[
@@ -347,6 +347,7 @@ fn a_column_that_was_dropped_in_the_same_text_moves_the_others() {
         "shown(id, name)",
         "two(id, name)",
         "other.two(id)",
+        "lone(z)",
     ]);
     let part = ["h", "public", "part", "public", "root", ""];
     rows.push(part.iter().map(|field| Some((*field).to_owned())).collect());
@@ -390,5 +391,13 @@ fn a_column_that_was_dropped_in_the_same_text_moves_the_others() {
     ] {
         let plans = plan(sql, &catalog, 0).unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
         assert!(plans.iter().all(|plan| !plan.changed), "{sql}");
+    }
+    // Which relations inherit from a plain one the server is asked.
+    for (sql, asks) in [
+        ("ALTER TABLE parent ADD n int", true),
+        ("ALTER TABLE lone ADD n int", false),
+    ] {
+        let plans = plan(sql, &catalog, 0).unwrap();
+        assert_eq!(plans[0].effects.defines, asks, "{sql}");
     }
 }
