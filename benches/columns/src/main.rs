@@ -79,6 +79,9 @@ fn run(options: &Options) -> Result<(), Failure> {
 
 fn run_query(peers: &Peers, number: u32, options: &Options) -> Result<QueryRuns, Failure> {
     let text = tpch::query(number, options.scale);
+    if options.plans {
+        note(&peers.plan(&text)?);
+    }
     let mut line = QueryRuns {
         number,
         plain: Runs::default(),

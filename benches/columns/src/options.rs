@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// Only these queries
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     pub(crate) only: Vec<u32>,
+    /// Also print the plan of each query on confidential columns, with what was counted
+    #[arg(long)]
+    pub(crate) plans: bool,
     /// Also put the table between its markers in this document
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,

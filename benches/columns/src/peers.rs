@@ -96,6 +96,15 @@ impl Peers {
         Ok((taken, rows))
     }
 
+    /// The plan of a query through the proxy, with what was counted while it was executed.
+    ///
+    /// # Errors
+    /// The error of psql.
+    pub(crate) fn plan(&self, query: &str) -> Result<String, Failure> {
+        let explained = format!("explain (analyze, costs off) {query}");
+        run(&self.owner.path("proxy"), &explained)
+    }
+
     /// The zone's own processor time.
     fn zone(&self) -> Result<Duration, Failure> {
         ticks(self.owner.zone_pid(), &[13, 14])

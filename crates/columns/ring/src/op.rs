@@ -303,7 +303,8 @@ impl Op {
     pub const fn is_independent(self) -> bool {
         matches!(
             self,
-            Self::Partition
+            Self::Program
+                | Self::Partition
                 | Self::Drop
                 | Self::ReassignPartition
                 | Self::CountPartitions

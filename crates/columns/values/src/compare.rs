@@ -48,6 +48,16 @@ enum Form<'a> {
     Document(jsonb::Document),
 }
 
+impl Drop for Prepared<'_> {
+    /// Overwrites a value of eight bytes.
+    fn drop(&mut self) {
+        if let Form::Value(value) = &mut self.1 {
+            *value = Value::Word(0);
+            core::hint::black_box(&*value);
+        }
+    }
+}
+
 impl<'a> Prepared<'a> {
     /// A value of this kind.
     ///

@@ -14,11 +14,13 @@ use pg_sys::{
 };
 use pgrx::pg_sys;
 
-use super::aggregate_plan::{Place, compile, places};
+use super::aggregate_plan::{Place, compile, keys_and_order, places};
 use super::expressions::{Compiled, Source};
+use super::group_order::{self, OrderKey};
 use super::nodes::Shared;
+use super::rows::{ASK, IS_TRUE};
 use super::sending::{by_input, forget_program, input_word, program_of};
-use super::{nodes, output};
+use super::{nodes, output, scan};
 use crate::call::{call_postgres, guarded};
 use crate::fault;
 use crate::ring::batches::{BatchAnswer, rows_max};
@@ -68,14 +70,24 @@ struct State {
 
 /// What the node keeps. Freed with the memory of its query.
 struct Grouping {
+    /// Made when the first row is read: then the results of subplans are known.
     compiled: Option<Compiled>,
+    /// The order in which groups are returned; empty for that of their first rows.
+    order: Vec<OrderKey>,
+    /// The conditions on groups that the zone is asked about, as ordinary expressions.
+    conditions: *mut pg_sys::ExprState,
+    having: Option<Compiled>,
+    having_program: Option<(u64, u32)>,
     /// By column of the node's rows: where its word is among those of a group.
     places: Vec<Place>,
     program: Option<(u64, u32)>,
     /// Whether all rows of the node below were sent.
     has_all: bool,
-    /// Words of groups that were fetched, and the place of the next group's.
+    /// Words of groups that were fetched, and by group what is known of the conditions.
     words: Vec<u64>,
+    answers: Vec<u8>,
+    /// The numbers, among those, of the groups that are to be returned, and the place of the next.
+    groups: Vec<usize>,
     at: usize,
     /// The number of groups that were fetched, and of all groups, if known.
     fetched: usize,
@@ -115,15 +127,20 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
             let below = (*plan).scan.plan.lefttree;
             (*node).ss.ps.lefttree = pg_sys::ExecInitNode(below, estate, flags);
             let row = (*plan).custom_scan_tlist;
-            let keys = (*(*(*plan).custom_private).elements).int_value;
-            let keys = usize::try_from(keys).unwrap_or(0);
-            let compiled = compile(row, keys, (*estate).es_param_list_info);
+            let (keys, order) = keys_and_order(plan);
+            let conditions = (*plan).custom_exprs;
             let grouping = Grouping {
                 places: places(row, keys),
-                compiled,
+                order,
+                compiled: None,
+                conditions: pg_sys::ExecInitQual(conditions, &raw mut (*node).ss.ps),
+                having: None,
+                having_program: None,
                 program: None,
                 has_all: false,
                 words: Vec::new(),
+                answers: Vec::new(),
+                groups: Vec::new(),
                 at: 0,
                 fetched: 0,
                 all: None,
@@ -150,20 +167,24 @@ extern "C-unwind" fn next(node: *mut CustomScanState) -> *mut TupleTableSlot {
         // SAFETY: a node that was begun; PostgreSQL calls it once at a time.
         unsafe {
             if !grouping_of(node).has_all {
+                make_programs(node);
                 read_all(node);
                 grouping_of(node).has_all = true;
             }
             let slot = (*node).ss.ss_ScanTupleSlot;
             loop {
                 call_postgres(|| nodes::clear(slot));
-                if !grouping_of(node).fill(slot) {
+                let grouping = grouping_of(node);
+                let Some(answer) = grouping.fill(slot) else {
                     return slot;
-                }
+                };
+                let conditions = grouping.conditions;
                 let returned = call_postgres(|| {
                     let context = (*node).ss.ps.ps_ExprContext;
                     nodes::reset(context);
                     (*context).ecxt_scantuple = slot;
-                    if !nodes::holds((*node).ss.ps.qual, context) {
+                    let is_known = answer != ASK || nodes::holds(conditions, context);
+                    if !is_known || !nodes::holds((*node).ss.ps.qual, context) {
                         return None;
                     }
                     let projection = (*node).ss.ps.ps_ProjInfo;
@@ -190,18 +211,22 @@ impl Grouping {
         }
     }
 
-    /// Puts the next group into a slot. False if there is none.
+    /// Puts the next group into a slot; returns what is known of the conditions on it. `None` if
+    /// there is no group.
     ///
     /// # Safety
     ///
     /// The node's own slot, emptied.
-    unsafe fn fill(&mut self, slot: *mut TupleTableSlot) -> bool {
-        let width = self.compiled().program.group_width();
-        if self.at >= self.words.len() && !self.fetch() {
-            return false;
+    unsafe fn fill(&mut self, slot: *mut TupleTableSlot) -> Option<u8> {
+        while self.at >= self.groups.len() {
+            if !self.fetch() {
+                return None;
+            }
         }
-        let group = self.words.get(self.at..self.at + width).unwrap_or_default();
-        self.at += width;
+        let number = *self.groups.get(self.at)?;
+        self.at += 1;
+        let width = self.compiled().program.group_width();
+        let group = self.words.get(number * width..(number + 1) * width)?;
         for (at, place) in self.places.iter().enumerate() {
             let word = |at: usize| group.get(at).copied().unwrap_or(0);
             let (word, is_null) = match place {
@@ -217,28 +242,81 @@ impl Grouping {
         }
         // SAFETY: all columns were set.
         unsafe { nodes::mark_filled(slot) };
-        true
+        self.answers.get(number).copied()
     }
 
-    /// Has the zone give the next groups. False if there are no more.
+    /// Has the zone give the next groups, all of them if they are to be sorted. False if there are
+    /// no more.
     fn fetch(&mut self) -> bool {
-        if self.all.is_some_and(|all| self.fetched >= all) {
-            return false;
-        }
-        let id = {
-            let mut known = self.program;
-            let id = program_of(&mut known, &self.compiled().program);
-            self.program = known;
-            id
-        };
-        let program = &self.compiled().program;
-        let first = self.fetched;
-        let (words, all) = zone::with(|connection| connection.groups(id, program, first));
-        self.fetched += words.len() / program.group_width().max(1);
-        self.words = words;
+        self.words.clear();
+        self.answers.clear();
+        self.groups.clear();
         self.at = 0;
-        self.all = Some(all);
-        !self.words.is_empty()
+        let width = self.compiled().program.group_width();
+        while self.all.is_none_or(|all| self.fetched < all) {
+            let mut known = self.program;
+            let program = &self.compiled().program;
+            let id = program_of(&mut known, program);
+            let first = self.fetched;
+            let (words, all) = zone::with(|connection| connection.groups(id, program, first));
+            self.program = known;
+            self.all = Some(all);
+            if words.is_empty() {
+                break;
+            }
+            self.fetched += words.len() / width.max(1);
+            self.judge(&words, width);
+            self.words.extend(words);
+            if self.order.is_empty() {
+                break;
+            }
+        }
+        let answers = self.answers.iter().enumerate();
+        let kept = answers.filter(|(_, answer)| **answer != 0);
+        self.groups = kept.map(|(number, _)| number).collect();
+        if !self.order.is_empty() {
+            let words = &self.words;
+            let word =
+                |group: usize, at: usize| words.get(group * width + at).copied().unwrap_or(0);
+            group_order::sort(&mut self.groups, &self.order, &self.places, word);
+        }
+        !self.answers.is_empty()
+    }
+
+    /// Has the zone say for which of these groups the conditions are true.
+    fn judge(&mut self, words: &[u64], width: usize) {
+        let groups = words.len() / width.max(1);
+        let Some(having) = &self.having else {
+            self.answers.resize(self.answers.len() + groups, IS_TRUE);
+            return;
+        };
+        let mut known = self.having_program;
+        let id = program_of(&mut known, &having.program);
+        self.having_program = known;
+        let place = |source: &Source| {
+            let at = usize::try_from(source.column())
+                .ok()
+                .and_then(|at| at.checked_sub(1));
+            at.and_then(|at| self.places.get(at)).map_or(0, Place::word)
+        };
+        let columns: Vec<usize> = having.sources.iter().map(place).collect();
+        for rows in words.chunks(width * rows_max(columns.len())) {
+            let count = rows.len() / width;
+            let of_column = |at: &usize| rows.iter().skip(*at).step_by(width).copied();
+            let inputs: Vec<u64> = columns.iter().flat_map(of_column).collect();
+            let end = self.answers.len() + count;
+            let answer = zone::with(|connection| {
+                if having.depends_on_time_zone {
+                    connection.send_time_zone()?;
+                }
+                let ticket = connection.send_batch(id, count, &inputs, true)?;
+                connection.batch_answer(ticket)
+            });
+            if let BatchAnswer::Done(_, bytes) = answer {
+                self.answers.extend(bytes.into_iter().take(count));
+            }
+            self.answers.resize(end, ASK);
+        }
     }
 
     /// Sends a batch of rows, whose inputs are each together, without waiting.
@@ -281,6 +359,29 @@ impl Grouping {
                 sent = Some(self.send(rest, batch.rows - done));
             }
         }
+    }
+}
+
+/// Makes the programs of the aggregation and of its conditions, whose parameters are known now.
+///
+/// # Safety
+///
+/// A node of this module that was begun.
+unsafe fn make_programs(node: *mut CustomScanState) {
+    // SAFETY: the caller's promise. A subplan may be executed meanwhile, so that no reference to the
+    // state is held.
+    unsafe {
+        let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
+        let context = (*node).ss.ps.ps_ExprContext;
+        let (keys, _) = keys_and_order(plan);
+        let compiled = compile((*plan).custom_scan_tlist, keys, context);
+        let conditions = (*plan).custom_exprs;
+        let having = (!conditions.is_null())
+            .then(|| scan::compile(conditions, pg_sys::INDEX_VAR, context))
+            .flatten();
+        let grouping = grouping_of(node);
+        grouping.compiled = compiled;
+        grouping.having = having;
     }
 }
 
@@ -356,6 +457,7 @@ extern "C-unwind" fn end(node: *mut CustomScanState) {
         // SAFETY: a node that was begun.
         unsafe {
             forget_program(&mut grouping_of(node).program);
+            forget_program(&mut grouping_of(node).having_program);
             pg_sys::ExecEndNode((*node).ss.ps.lefttree);
         }
     });
@@ -368,8 +470,11 @@ extern "C-unwind" fn rescan(node: *mut CustomScanState) {
         unsafe {
             let grouping = grouping_of(node);
             forget_program(&mut grouping.program);
+            forget_program(&mut grouping.having_program);
             grouping.has_all = false;
             grouping.words.clear();
+            grouping.answers.clear();
+            grouping.groups.clear();
             grouping.at = 0;
             grouping.fetched = 0;
             grouping.all = None;
@@ -392,9 +497,12 @@ extern "C-unwind" fn explain(
         // SAFETY: PostgreSQL's own structures, for as long as the call.
         unsafe {
             let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
-            let keys = (*(*(*plan).custom_private).elements).int_value;
-            let keys = usize::try_from(keys).unwrap_or(0);
+            let (keys, order) = keys_and_order(plan);
             output::expressions(c"Zone Group Key", plan, keys, ancestors, state);
+            output::conditions(plan, (*plan).custom_exprs, ancestors, state);
+            if !order.is_empty() {
+                output::text(c"Group Order", c"sorted", state);
+            }
             if (*state).analyze {
                 output::number(c"Batches", grouping_of(node).sent, state);
             }

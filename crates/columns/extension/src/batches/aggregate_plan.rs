@@ -11,9 +11,11 @@ use strongroom_columns_ring::function::{AGGREGATE_NAMES, Aggregate};
 use strongroom_columns_ring::program::Step;
 
 use super::expressions::{Compiled, Compiler};
-use super::nodes;
+use super::group_order::OrderKey;
+use super::{nodes, scan};
 use crate::catalog::options::items;
 use crate::catalog::types;
+use crate::ring::zone;
 
 /// `count(*)` and `count("any")` (`pg_proc.dat`).
 const COUNT_ROWS: u32 = pg_sys::F_COUNT_;
@@ -34,8 +36,22 @@ pub(super) enum Place {
     Count(usize),
 }
 
+impl Place {
+    /// The word that has the value.
+    pub(super) const fn word(&self) -> usize {
+        match self {
+            Self::Value(at) | Self::Word(at) | Self::Count(at) => *at,
+        }
+    }
+}
+
 /// The node that takes the place of an aggregation. `None` if a part of it has no place in a
-/// program, or nothing of it is confidential.
+/// program, or nothing of it is confidential. `may_end_early`: what reads the groups may not need
+/// all of them.
+///
+/// An aggregation over rows that a sort has put in order takes the rows that the sort would have
+/// got, and puts the groups in that order. Over rows that come in order by themselves, groups are in
+/// the order of their first rows, which is the same.
 ///
 /// # Safety
 ///
@@ -43,31 +59,110 @@ pub(super) enum Place {
 pub(super) unsafe fn replace(
     replaced: *mut Agg,
     methods: *const pg_sys::CustomScanMethods,
+    may_end_early: bool,
 ) -> Option<*mut Plan> {
     // SAFETY: the caller's promise.
     unsafe {
         let plan = &raw mut (*replaced).plan;
-        let hashed = (*replaced).aggstrategy == pg_sys::AggStrategy::AGG_HASHED;
         let whole = (*replaced).aggsplit == pg_sys::AggSplit::AGGSPLIT_SIMPLE
             && (*replaced).groupingSets.is_null()
             && (*replaced).chain.is_null();
-        let is_fit = hashed || (*replaced).aggstrategy == pg_sys::AggStrategy::AGG_PLAIN;
-        if !whole || !is_fit || (*replaced).numGroups > GROUPS_MAX {
+        if !whole || (*replaced).numGroups > GROUPS_MAX {
             return None;
         }
         let mut columns = Columns::of(replaced)?;
+        let below = (*plan).lefttree;
+        let (below, order) = match (*replaced).aggstrategy {
+            pg_sys::AggStrategy::AGG_HASHED | pg_sys::AggStrategy::AGG_PLAIN => (below, Vec::new()),
+            pg_sys::AggStrategy::AGG_SORTED if (*below).type_ == NodeTag::T_Sort => {
+                let order = order_of(below.cast(), &columns.keys)?;
+                ((*below).lefttree, order)
+            }
+            pg_sys::AggStrategy::AGG_SORTED if !may_end_early => (below, Vec::new()),
+            _ => return None,
+        };
         let tlist = columns.replace_in((*plan).targetlist.cast())?;
         let qual = columns.replace_in((*plan).qual.cast())?;
-        let row = columns.row(plan)?;
+        let row = columns.row(below)?;
         let keys = columns.keys.len();
         compile(row, keys, std::ptr::null_mut())?;
+        if !zone::knows_programs() {
+            return None;
+        }
+        let (with_zone, others) = scan::split(qual.cast(), pg_sys::INDEX_VAR);
         let node = nodes::new_node(plan, methods);
+        (*node).scan.plan.lefttree = below;
         (*node).scan.plan.targetlist = tlist.cast();
-        (*node).scan.plan.qual = qual.cast();
+        (*node).scan.plan.qual = others;
+        (*node).custom_exprs = with_zone;
         (*node).custom_scan_tlist = row;
-        let number = c_int::try_from(keys).ok()?;
-        (*node).custom_private = pg_sys::lappend_int(std::ptr::null_mut(), number);
+        let mut numbers = vec![c_int::try_from(keys).ok()?];
+        numbers.extend(order);
+        for number in numbers {
+            (*node).custom_private = pg_sys::lappend_int((*node).custom_private, number);
+        }
         Some(node.cast())
+    }
+}
+
+/// The order of a sort by keys of an aggregation, three numbers for each: which key, whether the
+/// greatest value comes first, whether NULLs do. `None` for an order of something else, or one that
+/// the node does not know.
+///
+/// # Safety
+///
+/// A node of a finished plan.
+unsafe fn order_of(sort: *mut pg_sys::Sort, keys: &[i16]) -> Option<Vec<c_int>> {
+    let mut order = Vec::new();
+    // SAFETY: the caller's promise.
+    unsafe {
+        let count = usize::try_from((*sort).numCols).ok()?;
+        for at in 0..count {
+            let column = *(*sort).sortColIdx.add(at);
+            let key = keys.iter().position(|key| *key == column)?;
+            let (mut family, mut of, mut strategy) = (Oid::INVALID, Oid::INVALID, 0_i16);
+            let operator = *(*sort).sortOperators.add(at);
+            let is_known = pg_sys::get_ordering_op_properties(
+                operator,
+                &raw mut family,
+                &raw mut of,
+                &raw mut strategy,
+            );
+            // Bytes of the type "char" are compared as numbers without sign.
+            if !is_known || of == pg_sys::CHAROID {
+                return None;
+            }
+            let is_descending = u32::try_from(strategy) == Ok(pg_sys::BTGreaterStrategyNumber);
+            order.push(c_int::try_from(key).ok()?);
+            order.push(c_int::from(is_descending));
+            order.push(c_int::from(*(*sort).nullsFirst.add(at)));
+        }
+    }
+    Some(order)
+}
+
+/// The number of keys of a node, and the order of its groups; no order if they stay in that of
+/// their first rows.
+///
+/// # Safety
+///
+/// A node of this module in a finished plan.
+pub(super) unsafe fn keys_and_order(plan: *mut pg_sys::CustomScan) -> (usize, Vec<OrderKey>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let list = &*(*plan).custom_private;
+        let count = usize::try_from(list.length).unwrap_or(0);
+        let number = |at: usize| usize::try_from((*list.elements.add(at)).int_value).unwrap_or(0);
+        let types: Vec<Oid> = items::<pg_sys::TargetEntry>((*plan).custom_scan_tlist)
+            .map(|entry| pg_sys::exprType((*entry).expr.cast()))
+            .collect();
+        let order = (1..count).step_by(3).map(|at| OrderKey {
+            column: number(at),
+            kind: types.get(number(at)).copied().and_then(types::kind_of),
+            is_descending: number(at + 1) != 0,
+            nulls_first: number(at + 2) != 0,
+        });
+        (number(0), order.collect())
     }
 }
 
@@ -119,8 +214,8 @@ impl Columns {
     ///
     /// # Safety
     ///
-    /// The node of these columns.
-    unsafe fn row(&self, plan: *mut Plan) -> Option<*mut List> {
+    /// The node below.
+    unsafe fn row(&self, below: *mut Plan) -> Option<*mut List> {
         let mut row = std::ptr::null_mut();
         let mut number: i16 = 0;
         let outer = pg_sys::OUTER_VAR;
@@ -128,8 +223,7 @@ impl Columns {
         unsafe {
             for key in &self.keys {
                 let at = usize::try_from(*key).ok()?.checked_sub(1)?;
-                let below = (*(*plan).lefttree).targetlist;
-                let entry = items::<pg_sys::TargetEntry>(below).nth(at)?;
+                let entry = items::<pg_sys::TargetEntry>((*below).targetlist).nth(at)?;
                 let expression: *const Node = (*entry).expr.cast();
                 let var = pg_sys::makeVar(
                     outer,
@@ -218,13 +312,13 @@ unsafe extern "C-unwind" fn replace_columns(node: *mut Node, context: *mut c_voi
 ///
 /// # Safety
 ///
-/// The target list of the node's rows, and the executor's parameters or null.
+/// The target list of the node's rows, and the node's context or null.
 pub(super) unsafe fn compile(
     row: *mut List,
     keys: usize,
-    params: pg_sys::ParamListInfo,
+    context: *mut pg_sys::ExprContext,
 ) -> Option<Compiled> {
-    let mut compiler = Compiler::new(pg_sys::OUTER_VAR, params);
+    let mut compiler = Compiler::new(pg_sys::OUTER_VAR, context);
     let mut is_confidential = false;
     // SAFETY: the caller's promise.
     unsafe {

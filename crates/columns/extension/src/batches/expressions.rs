@@ -10,6 +10,7 @@ use strongroom_columns_ring::program::{
 };
 use strongroom_format::columns::Kind;
 
+use super::nodes;
 use crate::call::{bits, call_postgres, int4};
 use crate::catalog::options::items;
 use crate::catalog::types;
@@ -44,9 +45,11 @@ pub(super) struct Compiler {
     sources: Vec<Source>,
     /// The relation or the input of the node whose columns are inputs (`Var.varno`).
     varno: i32,
-    /// The values of the statement's parameters. Null while it is planned: they count as NULL.
-    params: pg_sys::ParamListInfo,
+    /// Where the statement's parameters have their values. Null while it is planned: they count as
+    /// NULL.
+    context: *mut pg_sys::ExprContext,
     depends_on_time_zone: bool,
+    depends_on_subplans: bool,
 }
 
 /// A program, and where its inputs come from.
@@ -56,18 +59,21 @@ pub(super) struct Compiled {
     pub(super) sources: Vec<Source>,
     /// Whether results may depend on the session's time zone.
     pub(super) depends_on_time_zone: bool,
+    /// Whether it has results of subplans, which may be others when the node is begun again.
+    pub(super) depends_on_subplans: bool,
 }
 
 impl Compiler {
-    /// An empty program, whose inputs are columns of `varno`. `params` are the values of the
-    /// statement's parameters; null while it is planned.
-    pub(super) fn new(varno: i32, params: pg_sys::ParamListInfo) -> Self {
+    /// An empty program, whose inputs are columns of `varno`. `context` is the node's, from which
+    /// parameters get their values; null while the statement is planned.
+    pub(super) fn new(varno: i32, context: *mut pg_sys::ExprContext) -> Self {
         Self {
             program: Program::default(),
             sources: Vec::new(),
             varno,
-            params,
+            context,
             depends_on_time_zone: false,
+            depends_on_subplans: false,
         }
     }
 }
@@ -103,6 +109,7 @@ impl Compiler {
             program: self.program,
             sources: self.sources,
             depends_on_time_zone: self.depends_on_time_zone,
+            depends_on_subplans: self.depends_on_subplans,
         })
     }
 
@@ -302,6 +309,34 @@ impl Compiler {
             let orders = orders_of(&symbol_of((*node).opfuncid)?)?;
             let mut operands = items::<pg_sys::Node>((*node).args);
             let (first, list) = (operands.next()?, operands.next()?);
+            let a = self.value(first)?;
+            let elements = self.elements(list, kind_of(pg_sys::exprType(first))?)?;
+            let (first, others) = elements.split_first()?;
+            let b = *first;
+            let mut all = self.push(Instruction::Compare { orders, a, b })?;
+            for b in others.iter().copied() {
+                all = self.behind(!(*node).useOr, all, |this| {
+                    this.push(Instruction::Compare { orders, a, b })
+                })?;
+            }
+            Some(all)
+        }
+    }
+
+    /// The registers of the elements of a list, of values of a kind. `None` if it is no list of
+    /// expressions, or a long one.
+    ///
+    /// # Safety
+    ///
+    /// An expression of a finished plan.
+    unsafe fn elements(&mut self, list: *mut pg_sys::Node, kind: Kind) -> Option<Vec<Register>> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(fids) = array_constant(list) {
+                (fids.len() <= LIST_MAX).then_some(())?;
+                let literal = |fid| self.push(Instruction::Literal { kind, fid });
+                return fids.into_iter().map(literal).collect();
+            }
             if (*list).type_ != NodeTag::T_ArrayExpr {
                 return None;
             }
@@ -310,17 +345,8 @@ impl Compiler {
             if (*list).multidims || usize::try_from(count).ok()? > LIST_MAX {
                 return None;
             }
-            let a = self.value(first)?;
-            let mut elements = items::<pg_sys::Node>((*list).elements);
-            let b = self.value(elements.next()?)?;
-            let mut all = self.push(Instruction::Compare { orders, a, b })?;
-            for element in elements {
-                all = self.behind(!(*node).useOr, all, |this| {
-                    let b = this.value(element)?;
-                    this.push(Instruction::Compare { orders, a, b })
-                })?;
-            }
-            Some(all)
+            let elements = items::<pg_sys::Node>((*list).elements);
+            elements.map(|element| self.value(element)).collect()
         }
     }
 
@@ -355,10 +381,11 @@ impl Compiler {
                 NodeTag::T_Param => {
                     let of: *mut pg_sys::Param = node.cast();
                     let kind = kind_of((*of).paramtype)?;
-                    if (*of).paramkind != pg_sys::ParamKind::PARAM_EXTERN {
-                        return None;
-                    }
-                    let fid = self.parameter(of)?;
+                    let fid = match (*of).paramkind {
+                        pg_sys::ParamKind::PARAM_EXTERN => self.parameter(of)?,
+                        pg_sys::ParamKind::PARAM_EXEC => self.result_of_subplan(of),
+                        _ => return None,
+                    };
                     self.push(Instruction::Literal { kind, fid })
                 }
                 NodeTag::T_OpExpr => {
@@ -481,6 +508,32 @@ impl Compiler {
         self.push(Instruction::Narrow { of, truths })
     }
 
+    /// The identifier that a subplan has returned, 0 for NULL; executes the subplan if that was not
+    /// done yet.
+    ///
+    /// # Safety
+    ///
+    /// A node of a finished plan.
+    unsafe fn result_of_subplan(&mut self, param: *mut pg_sys::Param) -> u64 {
+        self.depends_on_subplans = true;
+        if self.context.is_null() {
+            return 0;
+        }
+        // SAFETY: the caller's promise; as `ExecEvalParamExec` does it (execExprInterp.c).
+        unsafe {
+            let at = usize::try_from((*param).paramid).unwrap_or(0);
+            let known = (*self.context).ecxt_param_exec_vals.add(at);
+            if !(*known).execPlan.is_null() {
+                nodes::execute_subplan((*known).execPlan, self.context);
+            }
+            if (*known).isnull {
+                0
+            } else {
+                bits((*known).value)
+            }
+        }
+    }
+
     /// The identifier that a parameter of the statement has, 0 for NULL. `None` for one that is not
     /// there.
     ///
@@ -488,19 +541,20 @@ impl Compiler {
     ///
     /// A node of a finished plan.
     unsafe fn parameter(&self, param: *mut pg_sys::Param) -> Option<u64> {
-        if self.params.is_null() {
+        if self.context.is_null() {
             return Some(0);
         }
         // SAFETY: the executor's list of parameters, and the caller's promise; a hook of it is
         // called as the executor calls it (execExprInterp.c, `ExecEvalParamExtern`).
         unsafe {
-            let list = &*self.params;
+            let params = (*self.context).ecxt_param_list_info;
+            let list = params.as_ref()?;
             let at = usize::try_from((*param).paramid).ok()?.checked_sub(1)?;
             let count = usize::try_from(list.numParams).ok()?;
             let mut space = pg_sys::ParamExternData::default();
             let found = match list.paramFetch {
                 Some(fetch) => {
-                    let (params, id) = (self.params, (*param).paramid);
+                    let id = (*param).paramid;
                     *call_postgres(|| fetch(params, id, false, &raw mut space))
                 }
                 None => *list.params.as_slice(count).get(at)?,
@@ -508,6 +562,50 @@ impl Compiler {
             (found.ptype == (*param).paramtype)
                 .then(|| if found.isnull { 0 } else { bits(found.value) })
         }
+    }
+}
+
+/// The identifiers in a constant array; 0 for NULL. `None` for another expression.
+///
+/// # Safety
+///
+/// An expression of a finished plan, whose type is an array of a confidential one if it is a
+/// constant.
+unsafe fn array_constant(node: *mut pg_sys::Node) -> Option<Vec<u64>> {
+    // SAFETY: the caller's promise; such types have 8 bytes, by value, and `double` alignment.
+    unsafe {
+        if (*node).type_ != NodeTag::T_Const {
+            return None;
+        }
+        let of: *mut pg_sys::Const = node.cast();
+        if (*of).constisnull {
+            return None;
+        }
+        let array: *mut pg_sys::ArrayType =
+            pg_sys::pg_detoast_datum((*of).constvalue.cast_mut_ptr()).cast();
+        let (mut values, mut nulls) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let mut count = 0;
+        let element = (*array).elemtype;
+        kind_of(element)?;
+        pg_sys::deconstruct_array(
+            array,
+            element,
+            8,
+            true,
+            i8::try_from(pg_sys::TYPALIGN_DOUBLE).ok()?,
+            &raw mut values,
+            &raw mut nulls,
+            &raw mut count,
+        );
+        let count = usize::try_from(count).ok()?;
+        let element = |at: usize| {
+            if *nulls.add(at) {
+                0
+            } else {
+                bits(*values.add(at))
+            }
+        };
+        Some((0..count).map(element).collect())
     }
 }
 

@@ -9,6 +9,7 @@
 mod aggregate;
 mod aggregate_plan;
 mod expressions;
+mod group_order;
 mod nodes;
 mod output;
 mod rewrite;

@@ -5,7 +5,7 @@
 //! of these do. Here they are declared once more without a guard: they may be called only within
 //! [`call_postgres`], from frames that own nothing with a destructor. Must not: know a node.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use pg_sys::{
     Buffer, ExprContext, ExprState, HeapTupleData, MemoryContext, PlanState, ProjectionInfo,
@@ -30,6 +30,8 @@ unsafe extern "C-unwind" {
         slot: *mut TupleTableSlot,
         buffer: Buffer,
     ) -> *mut TupleTableSlot;
+    /// Executes a subplan, and keeps its result as a parameter (executor/nodeSubplan.h).
+    fn ExecSetParamPlan(subplan: *mut c_void, context: *mut ExprContext);
     /// Begins a node again (executor/executor.h).
     fn ExecReScan(node: *mut PlanState);
 }
@@ -204,11 +206,21 @@ pub(super) unsafe fn store(row: *mut HeapTupleData, slot: *mut TupleTableSlot, b
     unsafe { ExecStoreBufferHeapTuple(row, slot, buffer) };
 }
 
+/// Executes a subplan, so that the parameter that it sets has a value.
+///
+/// # Safety
+///
+/// What the executor keeps for a parameter that was not computed yet, and a node's context.
+pub(super) unsafe fn execute_subplan(subplan: *mut c_void, context: *mut ExprContext) {
+    // SAFETY: the caller's promise; the closure owns nothing.
+    unsafe { call_postgres(|| ExecSetParamPlan(subplan, context)) };
+}
+
 /// Keeps a value until a memory context is freed or reset, however that comes about; returns where
 /// it is. So it is dropped when a statement ends with an error, too.
 pub(super) fn keep_until_freed<T>(context: MemoryContext, value: T) -> *mut T {
     /// Drops the value.
-    extern "C-unwind" fn free<T>(value: *mut std::ffi::c_void) {
+    extern "C-unwind" fn free<T>(value: *mut c_void) {
         // SAFETY: made from a box below, and called once.
         crate::call::guarded(|| drop(unsafe { Box::from_raw(value.cast::<T>()) }));
     }

@@ -73,3 +73,13 @@ pub(super) unsafe fn expressions(
         pg_sys::ExplainPropertyList(label.as_ptr(), texts, state);
     }
 }
+
+/// Shows a text.
+///
+/// # Safety
+///
+/// The state of an EXPLAIN.
+pub(super) unsafe fn text(label: &CStr, text: &CStr, state: *mut ExplainState) {
+    // SAFETY: the caller's promise.
+    unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), text.as_ptr(), state) };
+}

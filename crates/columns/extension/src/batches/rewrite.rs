@@ -15,6 +15,7 @@ use super::{aggregate, aggregate_plan, nodes, scan};
 use crate::call::{call_postgres, guarded};
 use crate::catalog::options::items;
 use crate::catalog::tuples;
+use crate::ring::zone;
 use crate::settings;
 use crate::storage::access_method;
 
@@ -50,7 +51,11 @@ extern "C-unwind" fn on_plan(
         unsafe {
             if may_be_rewritten(statement, options) {
                 let root = (*statement).planTree;
-                (*statement).planTree = rewrite(statement, root, false);
+                let top = Above {
+                    is_repeated: false,
+                    may_end_early: options & fast_plan() != 0,
+                };
+                (*statement).planTree = rewrite(statement, root, top);
                 rewrite_subplans(statement);
             }
         }
@@ -94,7 +99,7 @@ unsafe fn rewrite_subplans(statement: *mut PlannedStmt) {
             if plan.is_null() || !(*plan).extParam.is_null() {
                 plan
             } else {
-                rewrite(statement, plan, false)
+                rewrite(statement, plan, Above::default())
             }
         });
     }
@@ -119,14 +124,27 @@ unsafe fn for_each_link(list: *mut List, mut f: impl FnMut(*mut Plan) -> *mut Pl
     }
 }
 
-/// Replaces nodes of a part of a plan, from below; returns what takes its place. `is_repeated`: it
-/// is begun again for each row of another part, so that what was asked ahead of need would be
-/// asked each time.
+/// What the parts of a plan above another one do with it.
+#[derive(Clone, Copy, Default)]
+struct Above {
+    /// It is begun again for each row of another part, so that what was asked ahead of need would
+    /// be asked each time.
+    is_repeated: bool,
+    /// Perhaps not all of its rows are read.
+    may_end_early: bool,
+}
+
+/// The option of a cursor whose first rows are wanted soon.
+fn fast_plan() -> c_int {
+    c_int::try_from(pg_sys::CURSOR_OPT_FAST_PLAN).unwrap_or(0)
+}
+
+/// Replaces nodes of a part of a plan, from below; returns what takes its place.
 ///
 /// # Safety
 ///
 /// A part of this finished plan.
-unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, is_repeated: bool) -> *mut Plan {
+unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, above: Above) -> *mut Plan {
     if plan.is_null() {
         return plan;
     }
@@ -134,39 +152,49 @@ unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, is_repeated: boo
     unsafe {
         let tag = (*plan).type_;
         // What is kept is computed once, unless it depends on the other part.
-        let keeps = matches!(
-            tag,
-            NodeTag::T_Material | NodeTag::T_Hash | NodeTag::T_Sort | NodeTag::T_Agg
-        ) && (*plan).extParam.is_null();
-        let is_repeated = is_repeated && !keeps;
+        let keeps = matches!(tag, NodeTag::T_Material | NodeTag::T_Hash | NodeTag::T_Sort)
+            && (*plan).extParam.is_null();
+        let reads_all = keeps
+            || tag == NodeTag::T_Agg && {
+                let of: *mut pg_sys::Agg = plan.cast();
+                (*of).aggstrategy != pg_sys::AggStrategy::AGG_SORTED
+            };
+        let here = above;
+        let above = Above {
+            is_repeated: above.is_repeated && !keeps,
+            may_end_early: (above.may_end_early || tag == NodeTag::T_Limit) && !reads_all,
+        };
         match tag {
             // These are executed by workers, or write.
             NodeTag::T_Gather | NodeTag::T_GatherMerge | NodeTag::T_ModifyTable => return plan,
             NodeTag::T_Append => {
                 let of: *mut pg_sys::Append = plan.cast();
-                for_each_link((*of).appendplans, |plan| {
-                    rewrite(statement, plan, is_repeated)
-                });
+                for_each_link((*of).appendplans, |plan| rewrite(statement, plan, above));
             }
             NodeTag::T_MergeAppend => {
                 let of: *mut pg_sys::MergeAppend = plan.cast();
-                for_each_link((*of).mergeplans, |plan| {
-                    rewrite(statement, plan, is_repeated)
-                });
+                for_each_link((*of).mergeplans, |plan| rewrite(statement, plan, above));
             }
             NodeTag::T_SubqueryScan => {
                 let of: *mut pg_sys::SubqueryScan = plan.cast();
-                (*of).subplan = rewrite(statement, (*of).subplan, is_repeated);
+                (*of).subplan = rewrite(statement, (*of).subplan, above);
             }
             _ => {}
         }
-        let inner_is_repeated = is_repeated || tag == NodeTag::T_NestLoop;
-        (*plan).lefttree = rewrite(statement, (*plan).lefttree, is_repeated);
-        (*plan).righttree = rewrite(statement, (*plan).righttree, inner_is_repeated);
+        let repeats = matches!(tag, NodeTag::T_NestLoop | NodeTag::T_RecursiveUnion);
+        let inner = Above {
+            is_repeated: above.is_repeated || repeats,
+            ..above
+        };
+        (*plan).lefttree = rewrite(statement, (*plan).lefttree, above);
+        (*plan).righttree = rewrite(statement, (*plan).righttree, inner);
         let replaced = match tag {
-            _ if is_repeated => None,
+            _ if above.is_repeated => None,
             NodeTag::T_SeqScan => replace_scan(statement, plan.cast()),
-            NodeTag::T_Agg => aggregate_plan::replace(plan.cast(), aggregate::methods()),
+            NodeTag::T_Agg => {
+                let early = here.may_end_early;
+                aggregate_plan::replace(plan.cast(), aggregate::methods(), early)
+            }
             _ => None,
         };
         replaced.unwrap_or(plan)
@@ -193,19 +221,8 @@ unsafe fn replace_scan(
             return None;
         }
         let varno = c_int::try_from(varno).ok()?;
-        let (mut with_zone, mut others) = (std::ptr::null_mut(), std::ptr::null_mut());
-        for condition in items::<pg_sys::Node>((*plan).qual) {
-            let one = pg_sys::lappend(std::ptr::null_mut(), condition.cast());
-            let compiled = scan::compile(one, varno, std::ptr::null_mut());
-            // What concerns no row is not asked of the zone for each.
-            if compiled.is_some_and(|compiled| !compiled.sources.is_empty()) {
-                with_zone = pg_sys::lappend(with_zone, condition.cast());
-            } else {
-                others = pg_sys::lappend(others, condition.cast());
-            }
-        }
-        // Together they have to fit, too.
-        if with_zone.is_null() || scan::compile(with_zone, varno, std::ptr::null_mut()).is_none() {
+        let (with_zone, others) = scan::split((*plan).qual, varno);
+        if with_zone.is_null() || !zone::knows_programs() {
             return None;
         }
         let node = nodes::new_node(plan, scan::methods());

@@ -35,8 +35,10 @@ pub(crate) struct RowBatch {
 /// A row, the page that it is on, and the answer about it.
 pub(super) type Found = (*mut HeapTupleData, Buffer, u8);
 
-/// The byte of a row for which the condition is true.
-const IS_TRUE: u8 = 1;
+/// The answer of a row for which the condition is true.
+pub(super) const IS_TRUE: u8 = 1;
+/// The answer of a row that is to be asked about by the ordinary operators.
+pub(super) const ASK: u8 = 2;
 
 impl RowBatch {
     /// An empty batch with room for `rows` rows of `inputs` inputs each.

@@ -16,7 +16,7 @@ use pgrx::pg_sys;
 
 use super::expressions::{Compiled, Compiler, Source};
 use super::nodes::Shared;
-use super::rows::{self, Found, RowBatch};
+use super::rows::{self, ASK, Found, RowBatch};
 use super::sending::{by_input, forget_program, input_word, program_of};
 use super::{nodes, output};
 use crate::call::{call_postgres, guarded};
@@ -32,8 +32,6 @@ const NAME: &CStr = c"Strongroom Scan";
 const FIRST_ROWS: usize = 64;
 /// By which factor batches grow.
 const GROWTH: usize = 4;
-/// The answer of a row that is to be asked about by the ordinary operators.
-const ASK: u8 = 2;
 
 static SCAN_METHODS: Shared<CustomScanMethods> = Shared(CustomScanMethods {
     CustomName: NAME.as_ptr(),
@@ -79,6 +77,7 @@ struct State {
 struct Scan {
     /// The conditions that the zone is asked about, as ordinary expressions.
     conditions: *mut ExprState,
+    /// Made when the first row is read: then the results of subplans are known.
     compiled: Option<Compiled>,
     /// The program's identifier, and the connection that it was sent over.
     program: Option<(u64, u32)>,
@@ -135,8 +134,8 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
             pg_sys::ExecAssignScanProjectionInfo(&raw mut (*node).ss);
             let conditions = (*plan).custom_exprs;
             let varno = c_int::try_from((*plan).scan.scanrelid).unwrap_or(0);
-            let compiled = compile(conditions, varno, (*estate).es_param_list_info);
-            let inputs = compiled.as_ref().map_or(0, |of| of.sources.len());
+            let shape = compile(conditions, varno, std::ptr::null_mut());
+            let inputs = shape.map_or(0, |of| of.sources.len());
             let rows = rows_max(inputs);
             let batch = || Batch {
                 rows: RowBatch::new(relation, rows, inputs),
@@ -144,7 +143,7 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
             };
             let scan = Scan {
                 conditions: pg_sys::ExecInitQual(conditions, &raw mut (*node).ss.ps),
-                compiled,
+                compiled: None,
                 program: None,
                 heap: std::ptr::null_mut(),
                 slot: pg_sys::table_slot_create(relation, tables),
@@ -164,19 +163,50 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
 ///
 /// # Safety
 ///
-/// A list of expressions of a finished plan, and the executor's parameters or null.
+/// A list of expressions of a finished plan, and the node's context or null.
 pub(super) unsafe fn compile(
     conditions: *mut pg_sys::List,
     varno: c_int,
-    params: pg_sys::ParamListInfo,
+    context: *mut pg_sys::ExprContext,
 ) -> Option<Compiled> {
-    let mut compiler = Compiler::new(varno, params);
+    let mut compiler = Compiler::new(varno, context);
     // SAFETY: the caller's promise.
     for condition in unsafe { items::<Node>(conditions) } {
         // SAFETY: as above.
         unsafe { compiler.keep(condition) }?;
     }
     compiler.finish()
+}
+
+/// Splits conditions, all of which have to hold, into those that a program can have and the others.
+///
+/// # Safety
+///
+/// A list of expressions of a finished plan.
+pub(super) unsafe fn split(
+    conditions: *mut pg_sys::List,
+    varno: c_int,
+) -> (*mut pg_sys::List, *mut pg_sys::List) {
+    let none = std::ptr::null_mut();
+    let (mut with_zone, mut others) = (none, none);
+    // SAFETY: the caller's promise.
+    unsafe {
+        for condition in items::<Node>(conditions) {
+            let one = pg_sys::lappend(std::ptr::null_mut(), condition.cast());
+            let compiled = compile(one, varno, std::ptr::null_mut());
+            // What concerns no row is not asked of the zone for each.
+            if compiled.is_some_and(|compiled| !compiled.sources.is_empty()) {
+                with_zone = pg_sys::lappend(with_zone, condition.cast());
+            } else {
+                others = pg_sys::lappend(others, condition.cast());
+            }
+        }
+        // Together they have to fit, too.
+        if compile(with_zone, varno, std::ptr::null_mut()).is_none() {
+            return (std::ptr::null_mut(), conditions);
+        }
+    }
+    (with_zone, others)
 }
 
 /// The node's state.
@@ -314,6 +344,14 @@ impl Scan {
         if self.heap.is_null() {
             // SAFETY: the caller's promise.
             self.heap = unsafe { begin_heap_scan(node) };
+        }
+        if self.compiled.is_none() {
+            // SAFETY: the caller's promise.
+            self.compiled = unsafe {
+                let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
+                let varno = c_int::try_from((*plan).scan.scanrelid).unwrap_or(0);
+                compile((*plan).custom_exprs, varno, (*node).ss.ps.ps_ExprContext)
+            };
         }
         let Some(compiled) = &self.compiled else {
             fault::raise_internal("a condition of a plan is not in a program");
@@ -479,6 +517,14 @@ extern "C-unwind" fn rescan(node: *mut CustomScanState) {
             let scan = scan_of(node);
             scan.has_ended = false;
             scan.size = FIRST_ROWS;
+            if scan
+                .compiled
+                .as_ref()
+                .is_some_and(|known| known.depends_on_subplans)
+            {
+                forget_program(&mut scan.program);
+                scan.compiled = None;
+            }
             if let (false, Some(rescan)) = (
                 scan.heap.is_null(),
                 (*(*(*node).ss.ss_currentRelation).rd_tableam).scan_rescan,

@@ -5,7 +5,7 @@
 
 mod administration;
 mod aggregates;
-mod comparison;
+pub(crate) mod comparison;
 pub(crate) mod compute;
 mod conversion_trigger;
 mod input_output;

@@ -48,6 +48,8 @@ pub(super) struct Batches {
     parts: [Option<OnItsWay>; PARTS],
     next_part: usize,
     next_ticket: u64,
+    /// Whether the zone takes programs, if that is known.
+    knows_programs: Option<bool>,
     /// Operations since the last batch was sent.
     operations: u32,
     /// Answers that were copied and not asked for yet, by ticket.
@@ -81,6 +83,24 @@ impl Connection {
             ..Descriptor::of(Op::Program)
         })?;
         Ok(r)
+    }
+
+    /// Whether the zone takes programs: a record that is replayed has none. Asks it once, and waits.
+    /// `Lost` if the zone is gone, `Interrupted` at the end of a transaction.
+    pub(crate) fn knows_programs(&mut self) -> Result<bool, Broken> {
+        if let Some(known) = self.batches.knows_programs {
+            return Ok(known);
+        }
+        let known = match self.send_program(&Program::default()) {
+            Ok(id) => {
+                self.forget_program(id)?;
+                true
+            }
+            Err(Broken::Fault(_) | Broken::Earlier(_)) => false,
+            Err(broken) => return Err(broken),
+        };
+        self.batches.knows_programs = Some(known);
+        Ok(known)
     }
 
     /// Has the zone forget a program, without waiting. `Interrupted` if the ring is full.

@@ -213,6 +213,21 @@ pub(crate) fn end_statement() {
     if_connected(Connection::end_statement);
 }
 
+/// Whether the zone takes programs. Connects if there is no connection; never raises: false if the
+/// zone cannot be reached.
+pub(crate) fn knows_programs() -> bool {
+    let connected = CONNECTION.with(|cell| cell.try_borrow().map_or(true, |slot| slot.is_some()));
+    if !connected && (LOST.get() || !try_connect()) {
+        return false;
+    }
+    let mut knows = false;
+    if_connected(|connection| {
+        knows = connection.knows_programs()?;
+        Ok(())
+    });
+    knows
+}
+
 /// Has the zone forget a program, if there is a connection. Neither waits nor raises: what cannot
 /// be sent now is forgotten at the end of the statement.
 pub(crate) fn forget_program(id: u64) {

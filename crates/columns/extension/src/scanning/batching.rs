@@ -248,7 +248,7 @@ pub(crate) fn compare_by_rank(kind: Kind, a: u64, b: u64) -> Option<i32> {
         Err(order) => return Some(order),
         Ok(all) => all?,
     };
-    let found = rank(number, &all);
+    let found = rank(kind, &all);
     RANKS.with(|ranks| {
         let mut ranks = ranks.borrow_mut();
         let of = ranks.entry(number).or_default();
@@ -263,9 +263,9 @@ pub(crate) fn compare_by_rank(kind: Kind, a: u64, b: u64) -> Option<i32> {
 /// The dense ranks of values of a kind, which the zone computes in one call. `None` if the zone
 /// refuses to rank them all, so that pairs have to be compared. Raises its other faults as an
 /// ERROR.
-fn rank(kind: u8, all: &[u64]) -> Option<Vec<u64>> {
+pub(crate) fn rank(kind: Kind, all: &[u64]) -> Option<Vec<u64>> {
     let descriptor = Descriptor {
-        flags: u16::from(kind),
+        flags: u16::from(kind.number()),
         n: length(all),
         ..Descriptor::of(Op::RankMany)
     };

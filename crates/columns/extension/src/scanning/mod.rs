@@ -6,7 +6,7 @@
 pub(crate) mod answers;
 pub(crate) mod batching;
 mod current_page;
-mod memo;
+pub(crate) mod memo;
 pub(crate) mod pages;
 mod prefetch;
 pub(crate) mod scans;

@@ -386,8 +386,11 @@ fn number_as_they_come(ranks: &mut [u64]) {
 /// index. Fails if two of the values cannot be compared; `ranks` is then undefined.
 fn rank(kind: Kind, batch: &Batch, ranks: &mut [u64]) -> Result<(), Fault> {
     let mut order: Vec<usize> = (0..ranks.len()).collect();
-    let values = order.iter().map(|at| Prepared::new(kind, batch.get(*at)?));
-    let values = values.collect::<Result<Vec<_>, Fault>>()?;
+    // With room for all: a list that grows would leave values behind.
+    let mut values = Vec::with_capacity(order.len());
+    for at in &order {
+        values.push(Prepared::new(kind, batch.get(*at)?)?);
+    }
     let failed = Cell::new(None);
     let ordering = |a: usize, b: usize| {
         let compared = match (values.get(a), values.get(b)) {

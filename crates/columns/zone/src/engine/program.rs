@@ -146,12 +146,12 @@ impl Zone {
         rows: usize,
         answers: &mut Vec<u8>,
     ) -> Result<(), Fault> {
-        let begun = Instant::now();
+        let deadline = Instant::now() + BATCH_TIME_MAX;
         let mut size = CHUNK_ROWS;
-        while answers.len() < rows && (answers.is_empty() || begun.elapsed() < BATCH_TIME_MAX) {
+        while answers.len() < rows && (answers.is_empty() || Instant::now() < deadline) {
             let first = answers.len();
             let len = size.min(rows - first);
-            let mut chunk = Chunk::new(inputs, rows, first..first + len);
+            let mut chunk = Chunk::new(inputs, rows, first..first + len, deadline);
             std::mem::swap(&mut chunk.vectors, &mut self.scratch.vectors);
             let done = self.run_chunk(ring, running, &mut chunk);
             std::mem::swap(&mut chunk.vectors, &mut self.scratch.vectors);

@@ -164,7 +164,8 @@ impl ValueSources {
 
     /// Copies the values of identifiers, which have to be of this kind, into the rows of a vector;
     /// 0 stands for NULL. `faults` gets the rows whose value cannot be loaded, as by
-    /// [`Self::load_of`]. `Fault::NoColumnKey` for a column that is bound to no key.
+    /// [`Self::load_of`]. Returns the first row that was left out, because the rows before it have
+    /// so many bytes. `Fault::NoColumnKey` for a column that is bound to no key.
     pub(super) fn load_rows(
         &mut self,
         ring: u16,
@@ -172,10 +173,15 @@ impl ValueSources {
         fids: impl Iterator<Item = (usize, u64)>,
         vector: &mut Vector,
         faults: &mut Vec<(usize, Fault)>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Option<usize>, Fault> {
         let mut stored = Vec::new();
+        let mut left = None;
         let mut out = Out::new();
         for (row, bits) in fids.filter(|(_, bits)| *bits != 0) {
+            if vector.is_full() {
+                left = Some(row);
+                break;
+            }
             match Fid::from_bits(bits) {
                 Some(fid) if !fid.is_ephemeral() => stored.push((row, fid)),
                 _ => match self.load_of(ring, bits, kind, &mut out) {
@@ -191,6 +197,10 @@ impl ValueSources {
         let mut numbers = stored.iter();
         self.store.get_each(&stored, |row, found| {
             let partition = numbers.next().map_or(0, |(_, fid)| fid.partition());
+            if vector.is_full() {
+                left = Some(left.map_or(row, |left: usize| left.min(row)));
+                return;
+            }
             match found {
                 Ok(held) if held.kind != kind => faults.push((row, Fault::KindMismatch)),
                 Ok(held) => {
@@ -214,7 +224,7 @@ impl ValueSources {
             };
             vector.add_origin((scope, Some(place)));
         }
-        Ok(())
+        Ok(left)
     }
 
     /// The scope, in the ring's arena, of a value that is computed from values of both scopes.

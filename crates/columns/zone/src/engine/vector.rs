@@ -9,6 +9,9 @@ use zeroize::Zeroize as _;
 use crate::arena::ScopeId;
 use crate::policy::ColumnAddress;
 
+/// Bytes of a vector from which on it gets no more rows. The last row may have made them more.
+const BYTES_MAX: usize = 1 << 20;
+
 /// What there is for a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tag {
@@ -132,6 +135,11 @@ impl Vector {
         if let (Some(tags), Some(words)) = (self.tags.get_mut(row), self.words.get_mut(row)) {
             (*tags, *words) = (tag, word);
         }
+    }
+
+    /// Whether its bytes are so many that no more rows are to be added to those that it has.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.as_slice().len() > BYTES_MAX
     }
 
     /// Notes where a value of the vector is from.

@@ -136,6 +136,8 @@ impl BackendReplay {
     ) -> Result<Answer, Fault> {
         match op {
             Op::StatementEnd | Op::Inserted | Op::Prefetch => return Ok(Answer::default()),
+            // A record has single operations only: the extension then asks for no programs.
+            Op::Program => return Ok(Answer::fault(Fault::BadRequest)),
             _ if self.departed => return Err(Fault::Departed),
             Op::Sync | Op::TimeZone | Op::ServerGeneration | Op::Record => {
                 return Ok(Answer::of(0));

@@ -399,6 +399,57 @@ fn what_is_not_carried_out_for_a_row_does_not_fail_for_it() {
     });
 }
 
+/// Rows whose values are long, or whose conditions take long, are done some at a time; nobody is kept
+/// waiting for all of them.
+#[test]
+fn long_rows_are_done_some_at_a_time() {
+    with_zone("long-rows", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let mut text = |text: String| {
+            let sealed = scene.owner.seal(A, Kind::Text, text.as_bytes());
+            intake(&mut host, Kind::Text, &sealed, 0).unwrap()
+        };
+        let long = text("a".repeat(1 << 19));
+        let short = text("b".to_owned());
+        // Neither a search for its beginning nor one from the end helps: it fails for long texts.
+        let slow = text(format!("%{}_b%", "a".repeat(1000)));
+        let quick = text("a%".to_owned());
+        let function = code("textlike", &[Arg::Of(Kind::Text); 2]);
+        let rows = [short, long, long, short, long, long, long, short];
+        for (pattern, expected) in [
+            (slow, [0, 2, 2, 0, 2, 2, 2, 0]),
+            (quick, [0, 1, 1, 0, 1, 1, 1, 0]),
+        ] {
+            let program = Program {
+                inputs: vec![Sort::Value(Kind::Text)],
+                instructions: vec![
+                    Instruction::Literal {
+                        kind: Kind::Text,
+                        fid: pattern,
+                    },
+                    Instruction::Test {
+                        function: u16::try_from(function).unwrap(),
+                        args: [0, 1, 0],
+                    },
+                    Instruction::Keep(2),
+                ],
+                ..Program::default()
+            };
+            let kept = keep(&mut host, &program).unwrap();
+            assert_eq!(run(&mut host, kept, &[&rows]), Ok(expected.to_vec()));
+            let words: Vec<u64> = rows.to_vec();
+            host.area(go_on).unwrap().write_words(0, &words).unwrap();
+            let descriptor = Descriptor {
+                a: kept,
+                n: 8,
+                ..Descriptor::of(Op::RunProgram)
+            };
+            let done = host.call(descriptor, go_on).unwrap().value;
+            assert!(done < 8, "{done}");
+        }
+    });
+}
+
 #[test]
 fn programs_that_are_not_there_or_not_valid_are_refused() {
     with_zone("no-program", |scene| {

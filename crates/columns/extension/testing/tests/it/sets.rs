@@ -90,6 +90,9 @@ const STATEMENTS: &[&str] = &[
     "select max(case when number > 3 then amount when number < 0 then price end) from sale",
     "select distinct state from sale order by state",
     "select id from sale where amount > (select avg(amount) from sale) and shop = 3 order by id",
+    "select shop, sum(amount) from sale group by shop having sum(amount) > (select 40 * max(amount) from sale) order by shop",
+    "select id from sale where number = any (array[1, 2, null]) and not number = all (array[2, 2])",
+    "select id from sale where number not in (1, 2, 3) and shop = 1",
     "select s.id from sale s where exists (select 1 from shop where shop.id = s.shop and name = 'South') and s.number = 5",
     "select upper(state) || '!', sum(number) from sale where length(note) > 11 group by 1 order by 2, 1",
     // More operations between two batches than the ring has entries.
@@ -106,6 +109,18 @@ const FAILING: &[&str] = &[
     "select id from sale where note like 'note\\'",
     "select sum(amount) from sale group by number having 1 / (min(number) - 7) > 0",
     "select count(*) from sale where number * 2000000000 > 0",
+];
+
+/// Statements that are planned with sorted aggregations where hashed ones are off.
+const SORTED: &[&str] = &[
+    "select number, count(*), sum(amount), max(note) from sale group by number order by number",
+    "select number, count(*) from sale group by number order by number desc",
+    "select number, count(*) from sale group by number order by number nulls first",
+    "select state, shop, sum(price) from sale group by state, shop order by state desc nulls last, shop desc",
+    "select shop, count(*) from sale where amount > 5 group by shop having sum(amount) > 3000 order by shop",
+    "select extract(month from day), number, sum(amount) from sale group by 1, 2 order by 1, 2 desc",
+    "select note, min(weight) from sale group by note having max(price) > 90000 and count(*) > 2 order by note limit 5",
+    "select sum(number) from sale group by id having sum(number) > 12 order by id",
 ];
 
 /// Statements in which what excludes a failing row comes first, or that end before it.
@@ -156,6 +171,22 @@ fn nodes_return_what_row_by_row_execution_returns() {
     }
     let all = STATEMENTS.len() + GUARDED.len();
     assert!(with_nodes + 3 >= all, "{with_nodes} of {all} have a node");
+    for statement in SORTED {
+        let planned = format!("set enable_hashagg = off; {statement}");
+        let without = run(&owner, false, &planned);
+        assert_eq!(run(&owner, true, &planned), without, "{statement}");
+        assert!(!without.0.is_empty(), "{statement}");
+        let plan = owner.rows(&format!(
+            "set enable_hashagg = off; explain (costs off) {statement}"
+        ));
+        assert!(plan.contains("Strongroom Aggregate"), "{statement}: {plan}");
+        // Groups are sorted, and not rows; an index may have them in order.
+        let sorted = plan.matches("Sort").count();
+        assert!(
+            plan.contains("Group Order: sorted") || sorted <= 1,
+            "{plan}"
+        );
+    }
     for statement in FAILING {
         let (rows, messages) = run(&owner, false, statement);
         assert!(messages.contains("ERROR"), "{statement}: {rows}");

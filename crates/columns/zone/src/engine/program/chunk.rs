@@ -4,6 +4,7 @@
 //! Must not: compute.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::program::{Register, truths};
@@ -36,11 +37,19 @@ pub(super) struct Chunk<'a> {
     pub(super) computed: u64,
     /// Whether an input has values of the statement, which it may have computed.
     pub(super) reads_computed: bool,
+    /// When the batch is to be answered, even if rows are left.
+    deadline: Instant,
 }
 
 impl<'a> Chunk<'a> {
-    /// These rows of a batch of `batch_rows` rows, whose inputs are `inputs`.
-    pub(super) fn new(inputs: &'a [u64], batch_rows: usize, range: Range<usize>) -> Self {
+    /// These rows of a batch of `batch_rows` rows, whose inputs are `inputs`, and which is to be
+    /// answered at `deadline`.
+    pub(super) fn new(
+        inputs: &'a [u64],
+        batch_rows: usize,
+        range: Range<usize>,
+        deadline: Instant,
+    ) -> Self {
         Self {
             inputs,
             batch_rows,
@@ -52,6 +61,7 @@ impl<'a> Chunk<'a> {
             faults: Vec::new(),
             computed: 0,
             reads_computed: false,
+            deadline,
         }
     }
 
@@ -116,6 +126,21 @@ impl<'a> Chunk<'a> {
     pub(super) fn vector(&self, register: Register) -> Result<&Vector, Fault> {
         let vector = self.vectors.get(usize::from(register));
         vector.ok_or(Fault::BadRequest)
+    }
+
+    /// Whether the batch is to be answered now.
+    pub(super) fn is_late(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    /// Leaves this row and those behind it to another chunk, unless it is the first one. To be
+    /// called before anything is known of them that lasts.
+    pub(super) fn leave_from(&mut self, row: usize) {
+        if row > 0 && row < self.range.len() {
+            self.range.end = self.range.start + row;
+            self.keep_before(Some(row));
+            self.faults.retain(|(failed, _)| *failed < row);
+        }
     }
 
     /// Drops rows that have failed.

@@ -120,8 +120,12 @@ impl Zone {
                 chunk.reads_computed |= reads_computed;
                 let rows = chunk.all_rows().iter();
                 let fids = rows.map(|row| (*row, chunk.input(register, *row)));
-                self.sources
-                    .load_rows(ring, kind, fids, &mut vector, &mut faults)?;
+                let loaded = self
+                    .sources
+                    .load_rows(ring, kind, fids, &mut vector, &mut faults);
+                if let Some(row) = loaded? {
+                    chunk.leave_from(row);
+                }
             }
             Sort::Truth => {
                 for row in chunk.all_rows() {
@@ -205,6 +209,7 @@ impl Zone {
         let computation = resolved.computation.ok_or(Fault::BadRequest)?;
         let mut result = chunk.take(register);
         let mut faults = Vec::new();
+        let (mut left, mut chunk_computed) = (None, 0);
         let given = Arguments::of(chunk, resolved.function.args, args)?;
         let rows = given.rows_without_null(chunk.rows());
         let input = self.input_of(ring, given.vectors())?;
@@ -218,8 +223,13 @@ impl Zone {
             result.add_origin((scope, None));
             self.computed.add(rows.len() as u64);
             for row in &rows {
+                if *row > 0 && (result.is_full() || chunk.is_late()) {
+                    left = Some(*row);
+                    break;
+                }
                 let operands = given.operands(*row)?;
                 let operands = operands.get(..given.count()).ok_or(Fault::BadRequest)?;
+                chunk_computed += 1;
                 let done = computation.run(operands, &state.settings, &mut self.scratch.out);
                 match done {
                     Ok(()) if result.set(*row, self.scratch.out.value()) => {}
@@ -228,9 +238,12 @@ impl Zone {
                 }
             }
         }
-        chunk.computed += rows.len() as u64;
+        chunk.computed += chunk_computed;
         chunk.put(register, result);
         chunk.fail(faults);
+        if let Some(row) = left {
+            chunk.leave_from(row);
+        }
         Ok(())
     }
 }

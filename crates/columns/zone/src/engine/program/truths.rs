@@ -85,10 +85,15 @@ impl Zone {
         let rows = given.rows_without_null(chunk.rows());
         let mut input = self.input_of(ring, given.vectors())?;
         self.judge_rows(ring, Truth::Condition, &mut input, rows.len())?;
-        let mut positive = 0;
+        let (mut done, mut positive, mut left) = (0, 0, None);
         for row in &rows {
+            if *row > 0 && chunk.is_late() {
+                left = Some(*row);
+                break;
+            }
             let operands = given.operands(*row)?;
             let operands = operands.get(..given.count()).ok_or(Fault::BadRequest)?;
+            done += 1;
             match condition.run(operands) {
                 Ok(truth) => {
                     positive += u64::from(truth);
@@ -97,9 +102,12 @@ impl Zone {
                 Err(fault) => faults.push((*row, fault)),
             }
         }
-        self.charge_truths(ring, &input, rows.len(), positive)?;
+        self.charge_truths(ring, &input, done, positive)?;
         chunk.put(register, result);
         chunk.fail(faults);
+        if let Some(row) = left {
+            chunk.leave_from(row);
+        }
         Ok(())
     }
 
