@@ -415,11 +415,11 @@ fn long_rows_are_done_some_at_a_time() {
         let slow = text(format!("%{}_b%", "a".repeat(1000)));
         let quick = text("a%".to_owned());
         let function = code("textlike", &[Arg::Of(Kind::Text); 2]);
-        let rows = [short, long, long, short, long, long, long, short];
-        for (pattern, expected) in [
-            (slow, [0, 2, 2, 0, 2, 2, 2, 0]),
-            (quick, [0, 1, 1, 0, 1, 1, 1, 0]),
-        ] {
+        let cases: [(u64, &[u64], &[u8]); 2] = [
+            (quick, &[short, long, long, short, long], &[0, 1, 1, 0, 1]),
+            (slow, &[short, long, short], &[0, 2, 0]),
+        ];
+        for (pattern, rows, expected) in cases {
             let program = Program {
                 inputs: vec![Sort::Value(Kind::Text)],
                 instructions: vec![
@@ -436,16 +436,20 @@ fn long_rows_are_done_some_at_a_time() {
                 ..Program::default()
             };
             let kept = keep(&mut host, &program).unwrap();
-            assert_eq!(run(&mut host, kept, &[&rows]), Ok(expected.to_vec()));
-            let words: Vec<u64> = rows.to_vec();
-            host.area(go_on).unwrap().write_words(0, &words).unwrap();
-            let descriptor = Descriptor {
-                a: kept,
-                n: 8,
-                ..Descriptor::of(Op::RunProgram)
-            };
-            let done = host.call(descriptor, go_on).unwrap().value;
-            assert!(done < 8, "{done}");
+            assert_eq!(run(&mut host, kept, &[rows]), Ok(expected.to_vec()));
+            if pattern == slow {
+                host.area(go_on).unwrap().write_words(0, rows).unwrap();
+                let descriptor = Descriptor {
+                    a: kept,
+                    n: 3,
+                    ..Descriptor::of(Op::RunProgram)
+                };
+                let done = host.call(descriptor, go_on).unwrap().value;
+                assert_eq!(
+                    done, 2,
+                    "the batch is answered behind the one that takes long"
+                );
+            }
         }
     });
 }
