@@ -368,8 +368,8 @@ impl Grouping {
 ///
 /// A node of this module that was begun.
 unsafe fn make_programs(node: *mut CustomScanState) {
-    // SAFETY: the caller's promise. A subplan may be executed meanwhile, so that no reference to the
-    // state is held.
+    // SAFETY: the caller's promise. A subplan may be executed meanwhile, so that no reference to
+    // the state is held.
     unsafe {
         let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
         let context = (*node).ss.ps.ps_ExprContext;

@@ -50,8 +50,8 @@ impl Place {
 /// all of them.
 ///
 /// An aggregation over rows that a sort has put in order takes the rows that the sort would have
-/// got, and puts the groups in that order. Over rows that come in order by themselves, groups are in
-/// the order of their first rows, which is the same.
+/// got, and puts the groups in that order. Over rows that come in order by themselves, groups are
+/// in the order of their first rows, which is the same.
 ///
 /// # Safety
 ///

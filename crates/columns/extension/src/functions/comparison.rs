@@ -81,7 +81,8 @@ fn are_equal(call: &Call) -> bool {
     known.unwrap_or_else(|| compare_arguments(call, call_equal) == 0)
 }
 
-/// The order of two values of a kind: -1, 0 or 1. Asks the zone, whose faults it raises as an ERROR.
+/// The order of two values of a kind: -1, 0 or 1. Asks the zone, whose faults it raises as an
+/// ERROR.
 pub(crate) fn compare_two(kind: Kind, a: u64, b: u64) -> i32 {
     zone::with(|connection| call_compare(connection, kind, a, b))
 }

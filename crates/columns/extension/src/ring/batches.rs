@@ -85,8 +85,8 @@ impl Connection {
         Ok(r)
     }
 
-    /// Whether the zone takes programs: a record that is replayed has none. Asks it once, and waits.
-    /// `Lost` if the zone is gone, `Interrupted` at the end of a transaction.
+    /// Whether the zone takes programs: a record that is replayed has none. Asks it once, and
+    /// waits. `Lost` if the zone is gone, `Interrupted` at the end of a transaction.
     pub(crate) fn knows_programs(&mut self) -> Result<bool, Broken> {
         if let Some(known) = self.batches.knows_programs {
             return Ok(known);

@@ -245,10 +245,18 @@ impl Zone {
         if state.granted.take(rights, scope) {
             return Ok(());
         }
-        let session = Self::session(&mut self.channel, state).ok_or(Fault::NotAllowed)?;
-        session.allow(rights, state.arena.scopes.get(scope)?.keys())?;
+        self.allow(ring, rights, scope)?;
+        let state = self.sources.rings.get_mut(ring)?;
         state.granted.insert(rights, scope, GRANT_USES);
         Ok(())
+    }
+
+    /// Checks the same as [`Self::permit`], by asking the session each time: for operations of many
+    /// rows.
+    pub(super) fn allow(&mut self, ring: u16, rights: u32, scope: ScopeId) -> Result<(), Fault> {
+        let state = self.sources.rings.get(ring)?;
+        let session = Self::session(&mut self.channel, state).ok_or(Fault::NotAllowed)?;
+        session.allow(rights, state.arena.scopes.get(scope)?.keys())
     }
 
     /// Asks the policy whether one such answer may be given about these values, and takes it from

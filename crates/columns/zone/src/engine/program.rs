@@ -261,7 +261,7 @@ impl Zone {
             return Err(Fault::BadRequest);
         }
         for scope in running.scopes.iter().flatten() {
-            self.permit(ring, right::AGGREGATE, *scope)?;
+            self.allow(ring, right::AGGREGATE, *scope)?;
         }
         let first = usize::try_from(descriptor.n).map_err(|_| Fault::BadRequest)?;
         let begin = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;

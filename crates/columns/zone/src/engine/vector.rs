@@ -12,6 +12,9 @@ use crate::policy::ColumnAddress;
 /// Bytes of a vector from which on it gets no more rows. The last row may have made them more.
 const BYTES_MAX: usize = 1 << 20;
 
+/// Bytes of a vector from which on its values count as long.
+const LONG_BYTES: usize = 1 << 16;
+
 /// What there is for a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tag {
@@ -135,6 +138,11 @@ impl Vector {
         if let (Some(tags), Some(words)) = (self.tags.get_mut(row), self.words.get_mut(row)) {
             (*tags, *words) = (tag, word);
         }
+    }
+
+    /// Whether its values are so long that what is done with one of them may take a while.
+    pub(super) fn is_long(&self) -> bool {
+        self.bytes.as_slice().len() > LONG_BYTES
     }
 
     /// Whether its bytes are so many that no more rows are to be added to those that it has.

@@ -399,8 +399,8 @@ fn what_is_not_carried_out_for_a_row_does_not_fail_for_it() {
     });
 }
 
-/// Rows whose values are long, or whose conditions take long, are done some at a time; nobody is kept
-/// waiting for all of them.
+/// Rows whose values are long, or whose conditions take long, are done some at a time; nobody is
+/// kept waiting for all of them.
 #[test]
 fn long_rows_are_done_some_at_a_time() {
     with_zone("long-rows", |scene| {

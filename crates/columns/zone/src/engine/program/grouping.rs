@@ -96,7 +96,7 @@ impl Zone {
                 continue;
             };
             let rights = right::AGGREGATE | input.common.extra_rights();
-            self.permit(ring, rights, scope)?;
+            self.allow(ring, rights, scope)?;
             self.computed.add(chunk.all_rows().len() as u64);
             let state = self.sources.rings.get_mut(ring)?;
             state.note_computed_from(scope)?;
