@@ -218,7 +218,7 @@ columns-postgres: deps-postgres
 
 # What `make test` runs of them: the shorter ones. The others are kills under load, recovery,
 # replication, sweeps, conversions, full disks, TPC-C, TPC-H and sysbench.
-COLUMNS_USUAL := answer_memo catalogs connections defaults definitions documents dumps equality faults ledgers lost_records machine operator ordinary owner_commands plans random results retired slot statements times uuids whole
+COLUMNS_USUAL := answer_memo catalogs connections defaults definitions documents dumps equality faults ledgers lost_records machine operator ordinary owner_commands plans random results retired sets slot statements times uuids whole
 COLUMNS_TESTS :=
 test-columns: columns-postgres
 	$(if $(BUILT),,$(CARGO) build --locked -p strongroom-cli)
