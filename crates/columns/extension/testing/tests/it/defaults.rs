@@ -33,7 +33,10 @@ fn constants_of_definitions_are_sealed() {
     let kept = "select string_agg(pg_get_expr(adbin, adrelid), ' ') from pg_attrdef where adrelid = 'staff'::regclass";
     let kept = server.rows(kept);
     assert!(kept.contains("enc_text_constant('sr1:"), "{kept}");
-    assert!(!kept.contains("canary") && !kept.contains("1234.5"), "{kept}");
+    assert!(
+        !kept.contains("canary") && !kept.contains("1234.5"),
+        "{kept}"
+    );
     let said = server.run("insert into staff (id) values (5)");
     assert!(said.messages.contains("SR-8006"), "{}", said.messages);
     assert!(
