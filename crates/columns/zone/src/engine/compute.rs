@@ -19,9 +19,9 @@ use crate::key_ledger::{To, Told};
 use crate::policy::{self, Truth};
 use crate::session::channel::Channel;
 
-/// The longest time of a batch of tests: no other ring is served meanwhile, and the backend that
-/// waits cannot cancel it.
-const TEST_BATCH_TIME_MAX: Duration = Duration::from_millis(20);
+/// The longest time of a batch of tests or of rows: no other ring is served meanwhile, and the
+/// backend that waits cannot cancel it.
+pub(super) const BATCH_TIME_MAX: Duration = Duration::from_millis(20);
 
 /// How often a grant of the session is used, within one statement, before the session is asked
 /// again.
@@ -163,7 +163,7 @@ impl Zone {
         self.sources.add_operand(ring, policy_input, &loaded)?;
         let begun = Instant::now();
         for bits in &self.scratch.words {
-            if begun.elapsed() > TEST_BATCH_TIME_MAX {
+            if begun.elapsed() > BATCH_TIME_MAX {
                 break;
             }
             let loaded = self.sources.load_of(ring, *bits, kinds.0, each)?;

@@ -16,10 +16,12 @@ use std::time::Instant;
 use strongroom_columns_ring::op::flag;
 use strongroom_columns_ring::program::{Program, ROWS_MAX, Sort};
 use strongroom_columns_ring::{Answer, Area, Descriptor, Fault};
+use strongroom_columns_values::Out;
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 
 use super::backends::Group;
+use super::compute::BATCH_TIME_MAX;
 use super::groups::{GroupState, Groups, KeyValue};
 use super::running::Running;
 use super::value_sources::PolicyInput;
@@ -29,9 +31,6 @@ use chunk::{CHUNK_ROWS, Chunk};
 
 /// The most programs of one statement.
 const PROGRAMS_MAX: usize = 1 << 16;
-/// After this time a batch is answered although rows are left: no other ring is served meanwhile,
-/// and the backend that waits cannot cancel it.
-const BATCH_TIME_MAX: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// The byte of a row for which a condition has failed.
 const FAILS: u8 = 2;
@@ -168,7 +167,7 @@ impl Zone {
     }
 
     /// Carries out a program for one chunk. The faults of a condition's rows are left in the chunk;
-    /// that of the first row of an aggregation is returned, after the rows before it were added.
+    /// that of the first row of an aggregation is returned, and no row is added.
     fn run_chunk(
         &mut self,
         ring: u16,
@@ -181,14 +180,11 @@ impl Zone {
         for (instruction, register) in instructions.zip(inputs..) {
             self.carry_out(ring, &running.sorts, chunk, *instruction, register)?;
         }
-        let failed = chunk.first_fault();
         self.charge_failing(ring, running.program.is_condition(), chunk)?;
         if running.program.is_condition() {
             return Ok(());
         }
-        chunk.keep_before(failed.map(|(row, _)| row));
-        self.add_to_groups(ring, running, chunk)?;
-        failed.map_or(Ok(()), |(_, fault)| Err(fault))
+        self.add_to_groups(ring, running, chunk)
     }
 
     /// Charges the session for what the answer tells of values that could fail (A4): of a condition
@@ -265,16 +261,21 @@ impl Zone {
         }
         let first = usize::try_from(descriptor.n).map_err(|_| Fault::BadRequest)?;
         let begin = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
-        let mut next = begin.slot();
+        let mut slots = begin.slot()..;
         let mut words = Vec::with_capacity(program.groups_per_call() * program.group_width());
         let arena = &mut self.sources.rings.get_mut(ring)?.arena;
+        let mut put = |slot: Option<u64>, meta, value: &Out| {
+            let fid = slot.and_then(|slot| Fid::ephemeral(ring, begin.generation(), slot));
+            let fid = fid.ok_or(Fault::ArenaFull)?;
+            arena.put(fid, meta, value.value())?;
+            Ok(fid.bits())
+        };
         let groups = running.groups.iter().skip(first);
         let mut count = 0;
         for group in groups.take(program.groups_per_call()) {
             let keys = group.keys.iter().zip(&running.key_scopes);
             for ((key, scope), register) in keys.zip(&program.keys) {
-                let fid = Fid::ephemeral(ring, begin.generation(), next).ok_or(Fault::ArenaFull)?;
-                next += 1;
+                let slot = slots.next();
                 words.push(match key {
                     KeyValue::Word(word) => *word,
                     KeyValue::Computed(out) => {
@@ -283,14 +284,12 @@ impl Zone {
                             return Err(Fault::BadRequest);
                         };
                         let scope = scope.ok_or(Fault::BadRequest)?;
-                        arena.put(fid, Meta { kind: *kind, scope }, out.value())?;
-                        fid.bits()
+                        put(slot, Meta { kind: *kind, scope }, out)?
                     }
                 });
             }
             for (state, scope) in group.states.iter().zip(&running.scopes) {
-                let fid = Fid::ephemeral(ring, begin.generation(), next).ok_or(Fault::ArenaFull)?;
-                next += 1;
+                let slot = slots.next();
                 words.push(match state {
                     GroupState::Count(count) => *count,
                     GroupState::Total(total) => match total.finish()? {
@@ -299,8 +298,7 @@ impl Zone {
                             let (aggregate, kind) = total.aggregate_and_kind();
                             let kind = aggregate.gives(kind).ok_or(Fault::BadRequest)?;
                             let scope = scope.ok_or(Fault::BadRequest)?;
-                            arena.put(fid, Meta { kind, scope }, result.value())?;
-                            fid.bits()
+                            put(slot, Meta { kind, scope }, &result)?
                         }
                     },
                 });

@@ -11,7 +11,7 @@ use strongroom_columns_values::Out;
 use strongroom_format::columns::{Fid, Kind};
 
 use super::backends::Rings;
-use super::vector::Vector;
+use super::vector::{Origin, Vector};
 use crate::arena::ScopeId;
 use crate::policy::{ColumnAddress, Common};
 use crate::store::{Binding, Store};
@@ -91,24 +91,22 @@ impl ValueSources {
         let held = self.store.get(fid)?;
         out.set(held.value);
         let (kind, place) = (held.kind, (fid.partition(), held.column));
-        let bindings = self.store.bindings();
-        let known = self.rings.get(ring)?.columns.get(place, bindings);
-        let scope = match known {
-            Some(scope) => scope,
-            None => self.scope_of(ring, place)?,
-        };
         Ok(Loaded {
             kind,
-            scope,
+            scope: self.scope_of(ring, place)?,
             place: Some(place),
         })
     }
 
     /// The scope of the values stored in a column. The ring keeps it for later values.
     /// `Fault::NoColumnKey` for a column that is bound to no key.
+    #[inline]
     fn scope_of(&mut self, ring: u16, place: ColumnAddress) -> Result<ScopeId, Fault> {
-        let of = self.binding_of(place)?;
         let bindings = self.store.bindings();
+        if let Some(known) = self.rings.get(ring)?.columns.get(place, bindings) {
+            return Ok(known);
+        }
+        let of = self.binding_of(place)?;
         let ring = self.rings.get_mut(ring)?;
         let scope = ring.arena.scopes.column(of)?;
         ring.columns.insert(place, scope, bindings);
@@ -216,13 +214,7 @@ impl ValueSources {
             }
         });
         for place in places {
-            let bindings = self.store.bindings();
-            let known = self.rings.get(ring)?.columns.get(place, bindings);
-            let scope = match known {
-                Some(scope) => scope,
-                None => self.scope_of(ring, place)?,
-            };
-            vector.add_origin((scope, Some(place)));
+            vector.add_origin((self.scope_of(ring, place)?, Some(place)));
         }
         Ok(left)
     }
@@ -248,16 +240,25 @@ impl ValueSources {
         policy_input: &mut PolicyInput,
         loaded: &Loaded,
     ) -> Result<(), Fault> {
-        if policy_input.last == Some((loaded.scope, loaded.place)) {
+        self.add_origin(ring, policy_input, (loaded.scope, loaded.place))
+    }
+
+    /// Adds values of one origin to what the policy decides by, as [`Self::add_operand`] does.
+    pub(super) fn add_origin(
+        &mut self,
+        ring: u16,
+        policy_input: &mut PolicyInput,
+        origin: Origin,
+    ) -> Result<(), Fault> {
+        if policy_input.last == Some(origin) {
             return Ok(());
         }
-        policy_input.last = Some((loaded.scope, loaded.place));
-        let of = self.rings.get(ring)?.arena.scopes.get(loaded.scope)?;
-        let common = policy_input.common.with(loaded.place, of);
-        let scope = Some(match policy_input.scope {
-            Some(scope) => self.joined_scope(ring, scope, loaded.scope)?,
-            None => self.joined_scope(ring, loaded.scope, loaded.scope)?,
-        });
+        policy_input.last = Some(origin);
+        let (own, place) = origin;
+        let of = self.rings.get(ring)?.arena.scopes.get(own)?;
+        let common = policy_input.common.with(place, of);
+        let before = policy_input.scope.unwrap_or(own);
+        let scope = Some(self.joined_scope(ring, before, own)?);
         if (common, scope) != (policy_input.common, policy_input.scope) {
             (policy_input.common, policy_input.scope) = (common, scope);
             policy_input.judged = false;
@@ -273,7 +274,7 @@ pub(super) struct PolicyInput {
     pub(super) common: Common,
     pub(super) scope: Option<ScopeId>,
     /// The value that was added last: most often the next one is like it.
-    last: Option<(ScopeId, Option<ColumnAddress>)>,
+    last: Option<Origin>,
     /// Whether the policy has allowed an answer about what was added so far.
     pub(super) judged: bool,
     /// The most answers that the operation may give.

@@ -41,6 +41,17 @@ pub(super) struct Chunk<'a> {
     deadline: Instant,
 }
 
+/// What has become of the rows for which a function was called.
+#[derive(Default)]
+pub(super) struct Called {
+    /// For how many it was called.
+    pub(super) done: usize,
+    /// For which it has failed, and why.
+    pub(super) faults: Vec<(usize, Fault)>,
+    /// The first one for which it was not called, because there is no time or no room for more.
+    pub(super) left: Option<usize>,
+}
+
 impl<'a> Chunk<'a> {
     /// These rows of a batch of `batch_rows` rows, whose inputs are `inputs`, and which is to be
     /// answered at `deadline`.
@@ -114,6 +125,16 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Puts a register's vector back, filled by a function; drops the rows for which it has failed,
+    /// and leaves those to another chunk for which it was not called.
+    pub(super) fn finish(&mut self, register: usize, vector: Vector, called: Called) {
+        self.put(register, vector);
+        self.fail(called.faults);
+        if let Some(row) = called.left {
+            self.leave_from(row);
+        }
+    }
+
     /// Whether a register is an input that was not filled yet.
     pub(super) fn is_missing(&self, register: usize) -> bool {
         register < self.input_count && self.filled.get(register).is_some_and(|filled| !filled)
@@ -138,7 +159,9 @@ impl<'a> Chunk<'a> {
     pub(super) fn leave_from(&mut self, row: usize) {
         if row > 0 && row < self.range.len() {
             self.range.end = self.range.start + row;
-            self.keep_before(Some(row));
+            for rows in &mut self.rows {
+                rows.retain(|known| *known < row);
+            }
             self.faults.retain(|(failed, _)| *failed < row);
         }
     }
@@ -190,15 +213,6 @@ impl<'a> Chunk<'a> {
             rows.retain(|row| vector.truth(*row) == Some(true));
         }
         Ok(())
-    }
-
-    /// Drops the rows from this one on, if there is one.
-    pub(super) fn keep_before(&mut self, end: Option<usize>) {
-        if let Some(end) = end {
-            for rows in &mut self.rows {
-                rows.retain(|row| *row < end);
-            }
-        }
     }
 
     /// The first row that has failed, and why.

@@ -8,6 +8,7 @@ use strongroom_columns_values::Out;
 use strongroom_format::columns::channel::right;
 
 use super::chunk::Chunk;
+use crate::arena::ScopeId;
 use crate::engine::Zone;
 use crate::engine::compute::with_ledger;
 use crate::engine::groups::{GroupState, KeyValue, new_states};
@@ -36,9 +37,8 @@ impl Zone {
         }
         self.judge_keys(ring, running, chunk)?;
         self.judge_values(ring, running, chunk)?;
-        let rows: Vec<usize> = chunk.all_rows().to_vec();
-        for row in rows {
-            add_row(running, chunk, row)?;
+        for row in chunk.all_rows() {
+            add_row(running, chunk, *row)?;
         }
         Ok(())
     }
@@ -63,13 +63,8 @@ impl Zone {
             }
             let mut input = self.input_of(ring, [vector])?;
             self.judge_rows(ring, Truth::Token, &mut input, count)?;
-            let scope = input.scope()?;
-            *key_scope = Some(match *key_scope {
-                Some(before) => self.sources.joined_scope(ring, before, scope)?,
-                None => scope,
-            });
-            self.computed.add(count as u64);
-            self.charge(ring, count as u64, &input)?;
+            self.join_scope(ring, key_scope, input.scope()?)?;
+            self.charge_computed(ring, &input, count as u64)?;
             let state = self.sources.rings.get(ring).ok();
             with_ledger(&mut self.channel, state, |ledger| {
                 ledger.count_tokens(count as u64);
@@ -101,11 +96,22 @@ impl Zone {
             let state = self.sources.rings.get_mut(ring)?;
             state.note_computed_from(scope)?;
             state.fallible = true;
-            *total = Some(match *total {
-                Some(before) => self.sources.joined_scope(ring, before, scope)?,
-                None => scope,
-            });
+            self.join_scope(ring, total, scope)?;
         }
+        Ok(())
+    }
+
+    /// Adds the keys of a scope to those that a program's values were made from so far.
+    fn join_scope(
+        &mut self,
+        ring: u16,
+        so_far: &mut Option<ScopeId>,
+        scope: ScopeId,
+    ) -> Result<(), Fault> {
+        *so_far = Some(match *so_far {
+            Some(before) => self.sources.joined_scope(ring, before, scope)?,
+            None => scope,
+        });
         Ok(())
     }
 }

@@ -9,11 +9,11 @@ use strongroom_columns_values::{Operand, Value};
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 
-use super::chunk::Chunk;
+use super::chunk::{Called, Chunk};
 use crate::engine::Zone;
 use crate::engine::compute::plain;
 use crate::engine::functions::Resolved;
-use crate::engine::value_sources::{Loaded, PolicyInput};
+use crate::engine::value_sources::PolicyInput;
 use crate::engine::vector::Vector;
 
 impl Zone {
@@ -183,14 +183,8 @@ impl Zone {
     ) -> Result<PolicyInput, Fault> {
         let mut input = PolicyInput::new();
         for vector in vectors {
-            for (scope, place) in vector.origins() {
-                let loaded = Loaded {
-                    // The registers' sorts were checked with the program.
-                    kind: strongroom_format::columns::Kind::Bool,
-                    scope: *scope,
-                    place: *place,
-                };
-                self.sources.add_operand(ring, &mut input, &loaded)?;
+            for origin in vector.origins() {
+                self.sources.add_origin(ring, &mut input, *origin)?;
             }
         }
         Ok(input)
@@ -208,11 +202,10 @@ impl Zone {
     ) -> Result<(), Fault> {
         let computation = resolved.computation.ok_or(Fault::BadRequest)?;
         let mut result = chunk.take(register);
-        let mut faults = Vec::new();
-        let (mut left, mut chunk_computed) = (None, 0);
         let given = Arguments::of(chunk, resolved.function.args, args)?;
         let rows = given.rows_without_null(chunk.rows());
         let input = self.input_of(ring, given.vectors())?;
+        let mut called = Called::default();
         if !rows.is_empty() {
             let scope = input.scope()?;
             let rights = right::COMPUTE | input.common.extra_rights();
@@ -222,30 +215,17 @@ impl Zone {
             state.fallible = true;
             result.add_origin((scope, None));
             self.computed.add(rows.len() as u64);
-            let is_long = given.vectors().any(Vector::is_long);
-            for row in &rows {
-                let looks = is_long || row % ROWS_BETWEEN_LOOKS == 0;
-                if *row > 0 && (result.is_full() || looks && chunk.is_late()) {
-                    left = Some(*row);
-                    break;
+            let out = &mut self.scratch.out;
+            called = given.call_each(chunk, &rows, ROWS_BETWEEN_LOOKS, |row, operands| {
+                computation.run(operands, &state.settings, out)?;
+                if !result.set(row, out.value()) {
+                    return Err(Fault::StringTooLong);
                 }
-                let operands = given.operands(*row)?;
-                let operands = operands.get(..given.count()).ok_or(Fault::BadRequest)?;
-                chunk_computed += 1;
-                let done = computation.run(operands, &state.settings, &mut self.scratch.out);
-                match done {
-                    Ok(()) if result.set(*row, self.scratch.out.value()) => {}
-                    Ok(()) => faults.push((*row, Fault::StringTooLong)),
-                    Err(fault) => faults.push((*row, fault)),
-                }
-            }
+                Ok(result.is_full())
+            })?;
         }
-        chunk.computed += chunk_computed;
-        chunk.put(register, result);
-        chunk.fail(faults);
-        if let Some(row) = left {
-            chunk.leave_from(row);
-        }
+        chunk.computed += called.done as u64;
+        chunk.finish(register, result, called);
         Ok(())
     }
 }
@@ -274,15 +254,41 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// The number of arguments.
-    pub(super) const fn count(&self) -> usize {
-        self.args.len()
-    }
-
     /// The vectors of confidential arguments.
     pub(super) fn vectors(&self) -> impl Iterator<Item = &'a Vector> + '_ {
         let given = self.args.iter().zip(self.vectors);
         given.filter_map(|(arg, vector)| matches!(arg, Arg::Of(_)).then_some(vector))
+    }
+
+    /// Calls `call` with each of these rows and its arguments, until it returns true or the batch is
+    /// to be answered. Looks at the clock every `rows_between_looks` rows, and for each row where
+    /// values are long. `Fault::BadRequest` and `Fault::FieldUnknown` as [`Self::operands`]; those of
+    /// `call` are the rows'.
+    pub(super) fn call_each(
+        &self,
+        chunk: &Chunk<'_>,
+        rows: &[usize],
+        rows_between_looks: usize,
+        mut call: impl FnMut(usize, &[Operand<'_>]) -> Result<bool, Fault>,
+    ) -> Result<Called, Fault> {
+        let is_long = self.vectors().any(Vector::is_long);
+        let mut called = Called::default();
+        let mut is_full = false;
+        for row in rows {
+            let looks = is_long || row % rows_between_looks == 0;
+            if *row > 0 && (is_full || looks && chunk.is_late()) {
+                called.left = Some(*row);
+                break;
+            }
+            let operands = self.operands(*row)?;
+            let operands = operands.get(..self.args.len()).ok_or(Fault::BadRequest)?;
+            called.done += 1;
+            match call(*row, operands) {
+                Ok(full) => is_full = full,
+                Err(fault) => called.faults.push((*row, fault)),
+            }
+        }
+        Ok(called)
     }
 
     /// Those of the rows in which no argument is NULL.

@@ -10,7 +10,7 @@ use strongroom_columns_ring::program::{Register, orders};
 use strongroom_columns_values::compare;
 use strongroom_format::columns::Kind;
 
-use super::chunk::Chunk;
+use super::chunk::{Called, Chunk};
 use super::instructions::Arguments;
 use crate::engine::Zone;
 use crate::engine::compute::judge;
@@ -30,20 +30,18 @@ impl Zone {
         register: usize,
     ) -> Result<(), Fault> {
         let mut result = chunk.take(register);
-        let mut faults = Vec::new();
+        let mut called = Called::default();
         let (a, b) = (chunk.vector(a)?, chunk.vector(b)?);
         let present = |row: &&usize| a.get(**row).is_some() && b.get(**row).is_some();
         let rows: Vec<usize> = chunk.rows().iter().filter(present).copied().collect();
-        let tells_order = wanted & orders::LESS != 0 && wanted & orders::GREATER == 0
-            || wanted & orders::LESS == 0 && wanted & orders::GREATER != 0;
+        let tells_order = (wanted & orders::LESS != 0) != (wanted & orders::GREATER != 0);
         let truth = if tells_order {
             Truth::Order
         } else {
             Truth::Equality
         };
         let mut input = self.input_of(ring, [a, b])?;
-        let judged = self.judge_rows(ring, truth, &mut input, rows.len());
-        judged?;
+        self.judge_rows(ring, truth, &mut input, rows.len())?;
         let mut positive = 0;
         for row in &rows {
             let (Some(a), Some(b)) = (a.get(*row), b.get(*row)) else {
@@ -54,7 +52,7 @@ impl Zone {
                 Ok(Ordering::Equal) => orders::EQUAL,
                 Ok(Ordering::Greater) => orders::GREATER,
                 Err(fault) => {
-                    faults.push((*row, fault));
+                    called.faults.push((*row, fault));
                     continue;
                 }
             };
@@ -63,8 +61,7 @@ impl Zone {
             result.set_truth(*row, Some(is_true));
         }
         self.charge_truths(ring, &input, rows.len(), positive)?;
-        chunk.put(register, result);
-        chunk.fail(faults);
+        chunk.finish(register, result, called);
         Ok(())
     }
 
@@ -80,34 +77,19 @@ impl Zone {
     ) -> Result<(), Fault> {
         let condition = resolved.condition.ok_or(Fault::BadRequest)?;
         let mut result = chunk.take(register);
-        let mut faults = Vec::new();
         let given = Arguments::of(chunk, resolved.function.args, args)?;
         let rows = given.rows_without_null(chunk.rows());
         let mut input = self.input_of(ring, given.vectors())?;
         self.judge_rows(ring, Truth::Condition, &mut input, rows.len())?;
-        let (mut done, mut positive, mut left) = (0, 0, None);
-        for row in &rows {
-            if *row > 0 && chunk.is_late() {
-                left = Some(*row);
-                break;
-            }
-            let operands = given.operands(*row)?;
-            let operands = operands.get(..given.count()).ok_or(Fault::BadRequest)?;
-            done += 1;
-            match condition.run(operands) {
-                Ok(truth) => {
-                    positive += u64::from(truth);
-                    result.set_truth(*row, Some(truth));
-                }
-                Err(fault) => faults.push((*row, fault)),
-            }
-        }
-        self.charge_truths(ring, &input, done, positive)?;
-        chunk.put(register, result);
-        chunk.fail(faults);
-        if let Some(row) = left {
-            chunk.leave_from(row);
-        }
+        let mut positive = 0;
+        let called = given.call_each(chunk, &rows, 1, |row, operands| {
+            let truth = condition.run(operands)?;
+            positive += u64::from(truth);
+            result.set_truth(row, Some(truth));
+            Ok(false)
+        })?;
+        self.charge_truths(ring, &input, called.done, positive)?;
+        chunk.finish(register, result, called);
         Ok(())
     }
 
@@ -139,9 +121,19 @@ impl Zone {
         if rows == 0 {
             return Ok(());
         }
-        self.computed.add(rows as u64);
-        self.charge(ring, rows as u64, input)?;
+        self.charge_computed(ring, input, rows as u64)?;
         self.count_positive_truths(ring, positive);
         Ok(())
+    }
+
+    /// Counts so many answers as computed, and charges the session for them.
+    pub(super) fn charge_computed(
+        &mut self,
+        ring: u16,
+        input: &PolicyInput,
+        count: u64,
+    ) -> Result<(), Fault> {
+        self.computed.add(count);
+        self.charge(ring, count, input)
     }
 }
