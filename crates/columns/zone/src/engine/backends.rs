@@ -179,13 +179,15 @@ impl Ring {
     }
 
     /// Gives the ring another session, or none. What a statement has for one session is not
-    /// another's: grants, and the token key, under which the next session's values could be
-    /// compared with those of this one. Nothing if it is the ring's session already.
+    /// another's: grants, and the token key and programs' groups, by which the next session's
+    /// values could be compared with those of this one. Nothing if it is the ring's session
+    /// already.
     pub(super) fn set_session(&mut self, session: Option<[u8; 16]>) {
         if self.session != session {
             self.session = session;
             self.token = None;
             self.granted = GrantCache::default();
+            self.programs.clear();
         }
     }
 

@@ -88,7 +88,8 @@ impl Zone {
     /// [`strongroom_columns_ring::Op::RunProgram`]: carries out program `a` for `n` rows. Returns
     /// how many rows were done: fewer after 20 ms. `Fault::ForgedFid` for an unknown program;
     /// `Fault::BadRequest` for too many rows, or inputs that do not lie in the data area; of an
-    /// aggregation the fault of the first row that fails; faults of the policy.
+    /// aggregation the fault of the first row that fails; faults of the policy. An aggregation that
+    /// fails is dropped: some of the rows may be in its groups.
     pub(super) fn run_program(
         &mut self,
         ring: u16,
@@ -99,8 +100,10 @@ impl Zone {
         // Taken out while it runs, because it changes together with the zone.
         let mut running = programs.remove(&descriptor.a).ok_or(Fault::ForgedFid)?;
         let done = self.run(ring, &mut running, descriptor, area);
-        let programs = &mut self.sources.rings.get_mut(ring)?.programs;
-        programs.insert(descriptor.a, running);
+        if done.is_ok() || running.program.is_condition() {
+            let programs = &mut self.sources.rings.get_mut(ring)?.programs;
+            programs.insert(descriptor.a, running);
+        }
         done
     }
 
@@ -180,29 +183,36 @@ impl Zone {
         for (instruction, register) in instructions.zip(inputs..) {
             self.carry_out(ring, &running.sorts, chunk, *instruction, register)?;
         }
-        self.charge_failing(ring, running.program.is_condition(), chunk)?;
         if running.program.is_condition() {
-            return Ok(());
+            return self.charge_failing(ring, true, 0, chunk);
+        }
+        let to_add = self.prepare_groups(ring, running, chunk)?;
+        self.charge_failing(ring, false, to_add, chunk)?;
+        if let Some((_, fault)) = chunk.first_fault() {
+            return Err(fault);
         }
         self.add_to_groups(ring, running, chunk)
     }
 
     /// Charges the session for what the answer tells of values that could fail (A4): of a condition
     /// for each row whether it has failed, as a single call for it would; of an aggregation whether
-    /// any has. Nothing if the chunk has neither computed nor read what the statement has computed.
+    /// any has, or cannot be added: `to_add` is how many values are to be added. Nothing if none
+    /// is, and the chunk has neither computed nor read what the statement has computed.
     fn charge_failing(
         &mut self,
         ring: u16,
         is_condition: bool,
+        to_add: u64,
         chunk: &Chunk<'_>,
     ) -> Result<(), Fault> {
         let state = self.sources.rings.get_mut(ring)?;
         let may_read_computed = state.attempts > 0 || !matches!(state.group, Group::Alone);
-        if chunk.computed == 0 && !(chunk.reads_computed && may_read_computed) {
+        let tried = chunk.computed + to_add;
+        if tried == 0 && !(chunk.reads_computed && may_read_computed) {
             return Ok(());
         }
         state.computed += chunk.computed;
-        state.attempts += chunk.computed;
+        state.attempts += tried;
         state.failed |= chunk.first_fault().is_some();
         let scope = state.computed_from;
         if is_condition {

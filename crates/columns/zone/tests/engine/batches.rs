@@ -126,10 +126,7 @@ fn many_envelopes_and_many_tests_go_together() {
 fn a_batch_that_takes_long_is_broken_off() {
     with_zone("broken-off", |scene| {
         let mut host = scene.client(ORDINARY, &[A]);
-        let mut text = |text: String| {
-            let sealed = scene.owner.seal(A, Kind::Text, text.as_bytes());
-            intake(&mut host, Kind::Text, &sealed, 0).unwrap()
-        };
+        let mut text = |text: String| scene.text(&mut host, A, &text);
         let long = text("a".repeat(1 << 19));
         let short = text("b".to_owned());
         // Neither a search for its beginning nor one from the end helps.

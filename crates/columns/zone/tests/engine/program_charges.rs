@@ -3,12 +3,12 @@
 //! Method: tickets with limits, and without rights.
 
 use strongroom_columns_ring::function::Aggregate;
-use strongroom_columns_ring::program::{Instruction, Program, orders};
-use strongroom_columns_ring::{Fault, Host, Op};
+use strongroom_columns_ring::program::{Instruction, Program, Sort, orders};
+use strongroom_columns_ring::{Broken, Fault, Host, Op};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::{Ticket, right};
 
-use super::programs::{NUMBER, compare, compute, keep, literal, of, run};
+use super::programs::{COUNT, NUMBER, compare, compute, groups, keep, literal, of, run};
 use super::refused::computed;
 use super::{
     A, B, ORDINARY, Scene, call, fault, go_on, int8, lineage, of_kind, ordered_partition, promote,
@@ -192,5 +192,68 @@ fn a_program_without_the_right_is_not_carried_out() {
             run(&mut nobody, kept, &[&stored, &turned]),
             Ok(vec![0, 1, 1])
         );
+    });
+}
+
+/// A program that counts rows and adds up their numbers, and the outcome of these rows.
+fn counted_and_added(host: &mut Host, numbers: &[u64]) -> (u64, Result<(), Broken>) {
+    let program = Program {
+        inputs: vec![Sort::Value(Kind::Float8)],
+        aggregates: vec![COUNT, of(Aggregate::Sum, 0)],
+        ..Program::default()
+    };
+    let kept = keep(host, &program).unwrap();
+    (kept, run(host, kept, &[numbers]).map(|_| ()))
+}
+
+/// A4: whether a number could be added is charged before it is told.
+#[test]
+fn an_overflow_of_a_sum_is_charged_before_it_is_told() {
+    with_zone("program-sums", |scene| {
+        let mut host = scene.host();
+        scene.owner.open(&mut host, &limited(3)).unwrap();
+        let mut outcomes = Vec::new();
+        for secret in [1e308, 1.0, 1e308, 1e308, 1.0] {
+            let numbers = [1e308, secret].map(|number| scene.float8(&mut host, A, number));
+            outcomes.push(counted_and_added(&mut host, &numbers).1);
+            host.end_statement(go_on).unwrap();
+        }
+        let overflow = || fault(Fault::FloatOverflow);
+        let spent = || fault(Fault::BudgetSpent);
+        assert_eq!(outcomes, [overflow(), Ok(()), overflow(), spent(), spent()]);
+    });
+}
+
+/// An aggregation to which a row could not be added is gone: the number of rows before that one
+/// would tell which it was.
+#[test]
+fn an_aggregation_that_has_failed_is_gone() {
+    with_zone("program-failed", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let numbers = [1.0, 1e308, 1e308, 1.0].map(|number| scene.float8(&mut host, A, number));
+        let (program, outcome) = counted_and_added(&mut host, &numbers);
+        assert_eq!(outcome, fault(Fault::FloatOverflow));
+        assert_eq!(groups(&mut host, program, 2), fault(Fault::ForgedFid));
+    });
+}
+
+/// X6: a program is of the session that it was sent in. Otherwise the number of its groups would
+/// tell which values of another session are equal to those of this one.
+#[test]
+fn a_program_ends_with_its_session() {
+    with_zone("program-sessions", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let grouping = Program {
+            inputs: vec![NUMBER],
+            keys: vec![0],
+            ..Program::default()
+        };
+        let kept = keep(&mut host, &grouping).unwrap();
+        let secret = scene.int8(&mut host, A, 7);
+        run(&mut host, kept, &[&[secret]]).unwrap();
+        scene.owner.open(&mut host, &limited(u64::MAX)).unwrap();
+        let guess = scene.int8(&mut host, A, 7);
+        let refused = run(&mut host, kept, &[&[guess]]);
+        assert_eq!(refused, fault(Fault::ForgedFid));
     });
 }

@@ -7,7 +7,7 @@ use strongroom_columns_ring::program::{Instruction, Program, Sort, Step, orders,
 use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Fault, Host, Op};
 use strongroom_format::columns::Kind;
 
-use super::{A, ORDINARY, Scene, call, code, fault, go_on, intake, with_zone};
+use super::{A, ORDINARY, Scene, call, code, fault, go_on, with_zone};
 
 pub(super) const NUMBER: Sort = Sort::Value(Kind::Int8);
 
@@ -34,6 +34,13 @@ pub(super) fn compute(name: &str, a: u16, b: u16) -> Instruction {
 pub(super) fn compare(orders: u8, a: u16, b: u16) -> Instruction {
     Instruction::Compare { orders, a, b }
 }
+
+/// The number of rows.
+pub(super) const COUNT: Step = Step {
+    aggregate: None,
+    of: None,
+    filter: None,
+};
 
 /// An aggregate of a register, for all rows.
 pub(super) fn of(aggregate: Aggregate, register: u16) -> Step {
@@ -84,7 +91,7 @@ pub(super) fn run(host: &mut Host, program: u64, inputs: &[&[u64]]) -> Result<Ve
 }
 
 /// The words of all groups of a program, and the number of groups.
-fn groups(host: &mut Host, program: u64, width: usize) -> Result<Vec<Vec<u64>>, Broken> {
+pub(super) fn groups(host: &mut Host, program: u64, width: usize) -> Result<Vec<Vec<u64>>, Broken> {
     let mut all = Vec::new();
     loop {
         let r = host.fresh().unwrap().bits();
@@ -405,10 +412,7 @@ fn what_is_not_carried_out_for_a_row_does_not_fail_for_it() {
 fn long_rows_are_done_some_at_a_time() {
     with_zone("long-rows", |scene| {
         let mut host = scene.client(ORDINARY, &[A]);
-        let mut text = |text: String| {
-            let sealed = scene.owner.seal(A, Kind::Text, text.as_bytes());
-            intake(&mut host, Kind::Text, &sealed, 0).unwrap()
-        };
+        let mut text = |text: String| scene.text(&mut host, A, &text);
         let long = text("a".repeat(1 << 19));
         let short = text("b".to_owned());
         // Neither a search for its beginning nor one from the end helps: it fails for long texts.
@@ -460,11 +464,7 @@ fn programs_that_are_not_there_or_not_valid_are_refused() {
         let mut host = scene.client(ORDINARY, &[A]);
         let program = Program {
             inputs: vec![NUMBER],
-            aggregates: vec![Step {
-                aggregate: None,
-                of: None,
-                filter: None,
-            }],
+            aggregates: vec![COUNT],
             ..Program::default()
         };
         let kept = keep(&mut host, &program).unwrap();
@@ -481,8 +481,10 @@ fn programs_that_are_not_there_or_not_valid_are_refused() {
         };
         let refused = host.call(ahead, go_on).map(|_| ());
         assert_eq!(refused, fault(Fault::BadRequest));
+        // An aggregation that was refused is gone.
         let too_many = Descriptor {
             flags: 0,
+            a: keep(&mut host, &program).unwrap(),
             n: 1025,
             ..ahead
         };
@@ -492,8 +494,7 @@ fn programs_that_are_not_there_or_not_valid_are_refused() {
         let refused = groups(&mut host, condition, 1);
         assert_eq!(refused, fault(Fault::BadRequest));
         // A value of another kind is no input.
-        let text = scene.owner.seal(A, Kind::Text, b"x");
-        let text = intake(&mut host, Kind::Text, &text, 0).unwrap();
+        let text = scene.text(&mut host, A, "x");
         let counted = Program {
             aggregates: vec![Step {
                 aggregate: None,

@@ -16,31 +16,46 @@ use crate::engine::running::Running;
 use crate::policy::Truth;
 
 impl Zone {
-    /// Adds the rows that are left of a chunk to the program's groups. Each key of each row is
-    /// charged as its token would be. Faults of the policy, and of the first row whose value cannot
-    /// be added.
-    pub(super) fn add_to_groups(
+    /// Loads what the rows of a chunk are grouped by and what is to be added of them, and asks
+    /// whether the session allows that. Returns how many values are to be added, NULLs among them:
+    /// each may fail. Faults of the policy; those of rows are left in the chunk.
+    pub(super) fn prepare_groups(
         &mut self,
         ring: u16,
         running: &mut Running,
         chunk: &mut Chunk<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<u64, Fault> {
         let program = &running.program;
         let steps = program.aggregates.iter();
         let registers = steps.flat_map(|step| [step.of, step.filter]).flatten();
         for register in registers.chain(program.keys.iter().copied()) {
             self.fill_input(ring, &running.sorts, chunk, register)?;
         }
-        if let Some((_, fault)) = chunk.first_fault() {
-            // A value that cannot be loaded: the rows are not added.
-            return Err(fault);
+        if chunk.first_fault().is_some() {
+            // The chunk is not added.
+            return Ok(0);
         }
+        self.judge_values(ring, running, chunk)
+    }
+
+    /// Adds the rows that are left of a chunk to the program's groups, after
+    /// [`Self::prepare_groups`]. Each key of each row is charged as its token would be. Faults of
+    /// the policy, and of the first row whose value cannot be added.
+    pub(super) fn add_to_groups(
+        &mut self,
+        ring: u16,
+        running: &mut Running,
+        chunk: &Chunk<'_>,
+    ) -> Result<(), Fault> {
         self.judge_keys(ring, running, chunk)?;
-        self.judge_values(ring, running, chunk)?;
-        for row in chunk.all_rows() {
-            add_row(running, chunk, *row)?;
+        let mut rows = chunk.all_rows().iter();
+        let added = rows.try_for_each(|row| add_row(running, chunk, *row));
+        if added.is_err() {
+            let state = self.sources.rings.get_mut(ring)?;
+            state.failed = true;
+            state.fallible = true;
         }
-        Ok(())
+        added
     }
 
     /// Judges the values that the rows are grouped by, and charges them as tokens.
@@ -73,13 +88,15 @@ impl Zone {
         Ok(())
     }
 
-    /// Asks whether the session allows aggregates of the values of a chunk.
+    /// Asks whether the session allows aggregates of the values of a chunk. Returns how many they
+    /// are.
     fn judge_values(
         &mut self,
         ring: u16,
         running: &mut Running,
         chunk: &Chunk<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<u64, Fault> {
+        let mut count = 0;
         let steps = running.program.aggregates.iter().zip(&mut running.scopes);
         for (step, total) in steps {
             let (Some(_), Some(of)) = (step.aggregate, step.of) else {
@@ -92,13 +109,15 @@ impl Zone {
             };
             let rights = right::AGGREGATE | input.common.extra_rights();
             self.allow(ring, rights, scope)?;
-            self.computed.add(chunk.all_rows().len() as u64);
+            let rows = chunk.all_rows().len() as u64;
+            count += rows;
+            self.computed.add(rows);
             let state = self.sources.rings.get_mut(ring)?;
             state.note_computed_from(scope)?;
             state.fallible = true;
             self.join_scope(ring, total, scope)?;
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Adds the keys of a scope to those that a program's values were made from so far.

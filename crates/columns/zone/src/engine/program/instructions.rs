@@ -260,10 +260,10 @@ impl<'a> Arguments<'a> {
         given.filter_map(|(arg, vector)| matches!(arg, Arg::Of(_)).then_some(vector))
     }
 
-    /// Calls `call` with each of these rows and its arguments, until it returns true or the batch is
-    /// to be answered. Looks at the clock every `rows_between_looks` rows, and for each row where
-    /// values are long. `Fault::BadRequest` and `Fault::FieldUnknown` as [`Self::operands`]; those of
-    /// `call` are the rows'.
+    /// Calls `call` with each of these rows and its arguments, until it returns true or the batch
+    /// is to be answered. Looks at the clock every `rows_between_looks` rows, and for each row
+    /// where values are long. `Fault::BadRequest` and `Fault::FieldUnknown` as [`Self::operands`];
+    /// those of `call` are the rows'.
     pub(super) fn call_each(
         &self,
         chunk: &Chunk<'_>,
