@@ -191,7 +191,7 @@ pub struct Program {
     pub inputs: Vec<Sort>,
     /// The instructions, in their order.
     pub instructions: Vec<Instruction>,
-    /// What the rows are grouped by.
+    /// What the rows are grouped by: inputs, and values that are computed.
     pub keys: Vec<Register>,
     /// What is computed of each group. Without keys and aggregates the program is a condition: it
     /// says which rows are kept.

@@ -69,6 +69,26 @@ impl Accumulator {
         })
     }
 
+    /// Whether adding values of this kind fails for some of them: those of a sum that overflows.
+    #[must_use]
+    pub const fn can_fail(aggregate: Aggregate, kind: Kind) -> bool {
+        match aggregate {
+            Aggregate::Min | Aggregate::Max | Aggregate::BoolAnd | Aggregate::BoolOr => false,
+            Aggregate::StringAgg => true,
+            _ => matches!(kind, Kind::Float8 | Kind::Interval),
+        }
+    }
+
+    /// Number of bytes of the value that it keeps, for aggregates that keep one.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        match &self.state {
+            State::Extreme(best, _) => best.value().bytes().map_or(0, <[u8]>::len),
+            State::Text(text, _) => text.as_slice().len(),
+            _ => 0,
+        }
+    }
+
     /// The aggregate and the kind of values that it was made for.
     #[must_use]
     pub const fn aggregate_and_kind(&self) -> (Aggregate, Kind) {

@@ -39,7 +39,7 @@ pub(super) fn sorts(program: &Program) -> Result<Vec<Sort>, Fault> {
         }
         sorts.0.push(sort);
     }
-    let keys_fit = program.keys.iter().all(|key| sorts.get(*key).is_ok());
+    let keys_fit = program.keys.iter().all(|key| sorts.is_key(program, *key));
     let mut steps = program.aggregates.iter();
     if depth > 0 || !keys_fit || !steps.all(|step| sorts.take(step)) {
         return Err(Fault::BadRequest);
@@ -143,6 +143,12 @@ impl Sorts {
             }
         }
         Ok(function.gives)
+    }
+
+    /// Whether rows can be grouped by a register: an input, or a value.
+    fn is_key(&self, program: &Program, register: Register) -> bool {
+        let is_input = usize::from(register) < program.inputs.len();
+        is_input || matches!(self.get(register), Ok(Sort::Value(_)))
     }
 
     /// Whether an aggregate takes what its registers hold.

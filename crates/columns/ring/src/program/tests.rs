@@ -192,3 +192,15 @@ fn a_program_that_breaks_a_rule_is_refused() {
         program.instructions.extend(ends);
     });
 }
+
+/// Of a key that is computed the groups have the value: there is none for a truth.
+#[test]
+fn rows_are_grouped_by_inputs_and_values() {
+    is_refused(|program| {
+        let sorts = program.sorts().unwrap();
+        let truth = sorts.iter().rposition(|sort| *sort == Sort::Truth);
+        program
+            .keys
+            .push(Register::try_from(truth.unwrap()).unwrap());
+    });
+}

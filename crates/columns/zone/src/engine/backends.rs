@@ -11,7 +11,7 @@ use strongroom_columns_ring::Fault;
 use strongroom_columns_values::Settings;
 use strongroom_crypto::MacKey;
 
-use super::running::Running;
+use super::running::Programs;
 use crate::arena::{Arena, ScopeId};
 use crate::policy::ColumnAddress;
 use crate::store::memory::Memory;
@@ -50,8 +50,7 @@ pub(super) struct Ring {
     /// Computations asked for that the ledger has not counted yet.
     pub(super) computed: u64,
     token: Option<MacKey>,
-    /// Programs of the statement, by their identifiers.
-    pub(super) programs: BTreeMap<u64, Box<Running>>,
+    pub(super) programs: Programs,
     open: bool,
 }
 
@@ -168,7 +167,7 @@ impl Ring {
             columns: ColumnScopes::default(),
             computed: 0,
             token: None,
-            programs: BTreeMap::new(),
+            programs: Programs::default(),
             open: true,
         }
     }

@@ -11,6 +11,8 @@ use strongroom_columns_values::{Accumulator, Buf, Out, Value, token_bytes};
 
 /// The most groups of a program.
 const GROUPS_MAX: usize = 1 << 24;
+/// Bytes of a group without its keys and states: itself, and its places in the table.
+const GROUP_SIZE: usize = size_of::<Group>() + 4 * size_of::<u32>();
 /// Stands for an empty place of the table.
 const EMPTY: u32 = u32::MAX;
 
@@ -54,6 +56,8 @@ pub(super) struct Groups {
     wanted: Buf,
     /// Those of one of its keys.
     token: Buf,
+    /// Bytes that the groups take, about.
+    size: usize,
 }
 
 impl Groups {
@@ -67,6 +71,7 @@ impl Groups {
             bytes: Buf::new(),
             wanted: Buf::new(),
             token: Buf::new(),
+            size: 0,
         };
         if program.keys.is_empty() && !program.aggregates.is_empty() {
             groups.groups.push(Group {
@@ -106,6 +111,16 @@ impl Groups {
             Sort::Truth | Sort::Plain => self.wanted.extend(&value.word()?.to_le_bytes()),
         }
         Ok(())
+    }
+
+    /// Bytes that the groups take, about.
+    pub(super) const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Notes that the groups take so many bytes more.
+    pub(super) const fn grow_by(&mut self, bytes: usize) {
+        self.size = self.size.saturating_add(bytes);
     }
 
     /// The number of groups.
@@ -166,8 +181,11 @@ impl Groups {
         let states = states()?;
         let (from, len) = (self.bytes.as_slice().len(), self.wanted.as_slice().len());
         self.bytes.extend(self.wanted.as_slice());
+        let keys = keys();
+        // A key that is computed has about as many bytes as are compared.
+        self.grow_by(GROUP_SIZE + 2 * len + size_of_val(&*keys) + size_of_val(&*states));
         self.groups.push(Group {
-            keys: keys(),
+            keys,
             states,
             hash,
             from,

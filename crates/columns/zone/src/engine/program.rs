@@ -29,9 +29,6 @@ use super::{Zone, answers_of, copy_bytes, copy_words, len_of, offset_of};
 use crate::arena::Meta;
 use chunk::{CHUNK_ROWS, Chunk};
 
-/// The most programs of one statement.
-const PROGRAMS_MAX: usize = 1 << 16;
-
 /// The byte of a row for which a condition has failed.
 const FAILS: u8 = 2;
 
@@ -52,12 +49,6 @@ impl Zone {
         let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
         let state = self.sources.rings.get_mut(ring)?;
         state.arena.check_current(fid)?;
-        if state.programs.len() >= PROGRAMS_MAX {
-            return Err(Fault::ArenaFull);
-        }
-        if state.programs.contains_key(&descriptor.r) {
-            return Err(Fault::BadRequest);
-        }
         let sorts = program.sorts()?;
         let running = Running {
             groups: Groups::new(&program, &sorts)?,
@@ -66,7 +57,7 @@ impl Zone {
             sorts,
             program,
         };
-        state.programs.insert(descriptor.r, Box::new(running));
+        state.programs.add(descriptor.r, running)?;
         Ok(0)
     }
 
@@ -77,19 +68,23 @@ impl Zone {
         ring: u16,
         descriptor: &Descriptor,
     ) -> Result<(), Fault> {
-        self.sources
-            .rings
-            .get_mut(ring)?
-            .programs
-            .remove(&descriptor.a);
+        // One that has failed is gone already.
+        drop(
+            self.sources
+                .rings
+                .get_mut(ring)?
+                .programs
+                .take(descriptor.a),
+        );
         Ok(())
     }
 
     /// [`strongroom_columns_ring::Op::RunProgram`]: carries out program `a` for `n` rows. Returns
     /// how many rows were done: fewer after 20 ms. `Fault::ForgedFid` for an unknown program;
     /// `Fault::BadRequest` for too many rows, or inputs that do not lie in the data area; of an
-    /// aggregation the fault of the first row that fails; faults of the policy. An aggregation that
-    /// fails is dropped: some of the rows may be in its groups.
+    /// aggregation the fault of the first row that fails; faults of the policy; `Fault::ArenaFull` if
+    /// the groups of the statement's programs have too many bytes. An aggregation that fails is
+    /// dropped: some of the rows may be in its groups.
     pub(super) fn run_program(
         &mut self,
         ring: u16,
@@ -97,12 +92,12 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let programs = &mut self.sources.rings.get_mut(ring)?.programs;
-        // Taken out while it runs, because it changes together with the zone.
-        let mut running = programs.remove(&descriptor.a).ok_or(Fault::ForgedFid)?;
-        let done = self.run(ring, &mut running, descriptor, area);
+        let mut running = programs.take(descriptor.a)?;
+        let has_room = programs.check_room(&running);
+        let done = has_room.and_then(|()| self.run(ring, &mut running, descriptor, area));
         if done.is_ok() || running.program.is_condition() {
             let programs = &mut self.sources.rings.get_mut(ring)?.programs;
-            programs.insert(descriptor.a, running);
+            programs.put_back(descriptor.a, running);
         }
         done
     }
@@ -243,11 +238,11 @@ impl Zone {
         area: &Area,
     ) -> Result<Answer, Fault> {
         let programs = &mut self.sources.rings.get_mut(ring)?.programs;
-        let running = programs.remove(&descriptor.a).ok_or(Fault::ForgedFid)?;
+        let running = programs.take(descriptor.a)?;
         let written = self.write_groups(ring, &running, descriptor, area);
         let all = u32::try_from(running.groups.len()).unwrap_or(u32::MAX);
         let programs = &mut self.sources.rings.get_mut(ring)?.programs;
-        programs.insert(descriptor.a, running);
+        programs.put_back(descriptor.a, running);
         Ok(Answer {
             aux: all,
             ..Answer::of(written?)

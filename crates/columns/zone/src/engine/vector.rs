@@ -10,7 +10,7 @@ use crate::arena::ScopeId;
 use crate::policy::ColumnAddress;
 
 /// Bytes of a vector from which on it gets no more rows. The last row may have made them more.
-const BYTES_MAX: usize = 1 << 20;
+pub(super) const BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of a vector from which on its values count as long.
 const LONG_BYTES: usize = 1 << 16;
@@ -138,6 +138,11 @@ impl Vector {
         if let (Some(tags), Some(words)) = (self.tags.get_mut(row), self.words.get_mut(row)) {
             (*tags, *words) = (tag, word);
         }
+    }
+
+    /// Whether a value in it may be bytes.
+    pub(super) fn has_bytes(&self) -> bool {
+        !self.bytes.as_slice().is_empty()
     }
 
     /// Whether its values are so long that what is done with one of them may take a while.

@@ -224,6 +224,24 @@ fn an_overflow_of_a_sum_is_charged_before_it_is_told() {
     });
 }
 
+/// A sum that cannot overflow while it grows tells nothing, whatever its numbers.
+#[test]
+fn adding_what_cannot_fail_costs_nothing() {
+    with_zone("program-free", |scene| {
+        let added = |scene: &Scene, host: &mut Host| {
+            let most = scene.int8(host, A, i64::MAX);
+            let program = Program {
+                inputs: vec![NUMBER],
+                aggregates: vec![of(Aggregate::Sum, 0), of(Aggregate::Max, 0)],
+                ..Program::default()
+            };
+            let kept = keep(host, &program).unwrap();
+            run(host, kept, &[&[most; 600]]).map(|_| ())
+        };
+        assert_eq!(left_after(scene, 3, added), (Ok(()), 3));
+    });
+}
+
 /// An aggregation to which a row could not be added is gone: the number of rows before that one
 /// would tell which it was.
 #[test]

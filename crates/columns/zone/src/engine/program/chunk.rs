@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::program::{Register, truths};
+use strongroom_columns_values::Value;
 
-use crate::engine::vector::Vector;
+use crate::engine::vector::{BYTES_MAX, Vector};
 
 /// Rows that are carried out together: their vectors stay in the processor's cache.
 pub(super) const CHUNK_ROWS: usize = 256;
@@ -50,6 +51,34 @@ pub(super) struct Called {
     pub(super) faults: Vec<(usize, Fault)>,
     /// The first one for which it was not called, because there is no time or no room for more.
     pub(super) left: Option<usize>,
+}
+
+impl Called {
+    /// Calls `call` with each of these rows, until it returns true or the batch is to be answered,
+    /// but for the first row of the chunk in any case. Looks at the clock every
+    /// `rows_between_looks` rows. The faults of `call` are the rows'.
+    pub(super) fn each(
+        chunk: &Chunk<'_>,
+        rows: &[usize],
+        rows_between_looks: usize,
+        mut call: impl FnMut(usize) -> Result<bool, Fault>,
+    ) -> Self {
+        let mut called = Self::default();
+        let mut is_full = false;
+        for row in rows {
+            let looks = row % rows_between_looks == 0;
+            if *row > 0 && (is_full || looks && chunk.is_late()) {
+                called.left = Some(*row);
+                break;
+            }
+            called.done += 1;
+            match call(*row) {
+                Ok(full) => is_full = full,
+                Err(fault) => called.faults.push((*row, fault)),
+            }
+        }
+        called
+    }
 }
 
 impl<'a> Chunk<'a> {
@@ -166,6 +195,40 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Leaves rows to another chunk if the values of these registers have too many bytes together
+    /// for one. To be called as [`Self::leave_from`].
+    ///
+    /// # Errors
+    /// [`Fault::BadRequest`] for an unknown register.
+    pub(super) fn limit_bytes(
+        &mut self,
+        registers: impl Iterator<Item = Register>,
+    ) -> Result<(), Fault> {
+        let mut bytes = vec![0_usize; self.range.len()];
+        for register in registers {
+            let vector = self.vector(register)?;
+            if !vector.has_bytes() {
+                continue;
+            }
+            for row in self.all_rows() {
+                if let (Some(sum), Some(Value::Bytes(of))) = (bytes.get_mut(*row), vector.get(*row))
+                {
+                    *sum = sum.saturating_add(of.len());
+                }
+            }
+        }
+        let mut total = 0_usize;
+        let first = bytes.iter().position(|of| {
+            let is_full = total > BYTES_MAX;
+            total = total.saturating_add(*of);
+            is_full
+        });
+        if let Some(row) = first {
+            self.leave_from(row);
+        }
+        Ok(())
+    }
+
     /// Drops rows that have failed.
     pub(super) fn fail(&mut self, faults: Vec<(usize, Fault)>) {
         if faults.is_empty() {
@@ -231,5 +294,62 @@ impl<'a> Chunk<'a> {
                 *place = answer;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Four rows, to be answered that much later.
+    fn chunk(inputs: &[u64], time: Duration) -> Chunk<'_> {
+        let mut chunk = Chunk::new(inputs, 4, 0..4, Instant::now() + time);
+        chunk.begin(2);
+        chunk
+    }
+
+    #[test]
+    fn a_function_is_called_until_there_is_no_time_or_no_room_but_once() {
+        let inputs = [0; 4];
+        let much = Duration::from_secs(3600);
+        let rows = [0, 1, 2, 3];
+        let cases = [
+            (much, false, 4, None),
+            (much, true, 1, Some(1)),
+            (Duration::ZERO, false, 1, Some(1)),
+        ];
+        for (time, is_full, done, left) in cases {
+            let called = Called::each(&chunk(&inputs, time), &rows, 1, |_| Ok(is_full));
+            assert_eq!((called.done, called.left), (done, left));
+        }
+        let late = chunk(&inputs, Duration::ZERO);
+        let called = Called::each(&late, &rows, 2, |row| match row {
+            1 => Err(Fault::StringTooLong),
+            _ => Ok(false),
+        });
+        assert_eq!((called.done, called.left), (2, Some(2)));
+        assert_eq!(called.faults, [(1, Fault::StringTooLong)]);
+    }
+
+    #[test]
+    fn rows_with_many_bytes_are_left_to_another_chunk() {
+        let inputs = [0; 4];
+        let long = vec![b'a'; BYTES_MAX / 4];
+        let mut chunk = chunk(&inputs, Duration::from_secs(3600));
+        for register in 0..2 {
+            let mut vector = chunk.take(register);
+            for row in 0..4 {
+                assert!(vector.set(row, Value::Bytes(&long)));
+            }
+            chunk.put(register, vector);
+        }
+        chunk.limit_bytes([0].into_iter()).unwrap();
+        assert_eq!(chunk.all_rows(), [0, 1, 2, 3]);
+        // Each row has half as many as fit, with both; the third one may be above.
+        chunk.limit_bytes([0, 1].into_iter()).unwrap();
+        assert_eq!(chunk.all_rows(), [0, 1, 2]);
+        assert_eq!(chunk.limit_bytes([9].into_iter()), Err(Fault::BadRequest));
     }
 }

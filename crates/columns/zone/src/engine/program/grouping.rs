@@ -4,7 +4,7 @@
 
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::program::{Program, Register, Sort, Step};
-use strongroom_columns_values::Out;
+use strongroom_columns_values::{Accumulator, Out};
 use strongroom_format::columns::channel::right;
 
 use super::chunk::Chunk;
@@ -17,8 +17,8 @@ use crate::policy::Truth;
 
 impl Zone {
     /// Loads what the rows of a chunk are grouped by and what is to be added of them, and asks
-    /// whether the session allows that. Returns how many values are to be added, NULLs among them:
-    /// each may fail. Faults of the policy; those of rows are left in the chunk.
+    /// whether the session allows that. Returns how many values are to be added of which some may
+    /// fail, NULLs among them. Faults of the policy; those of rows are left in the chunk.
     pub(super) fn prepare_groups(
         &mut self,
         ring: u16,
@@ -28,9 +28,11 @@ impl Zone {
         let program = &running.program;
         let steps = program.aggregates.iter();
         let registers = steps.flat_map(|step| [step.of, step.filter]).flatten();
-        for register in registers.chain(program.keys.iter().copied()) {
+        let registers = registers.chain(program.keys.iter().copied());
+        for register in registers.clone() {
             self.fill_input(ring, &running.sorts, chunk, register)?;
         }
+        chunk.limit_bytes(registers)?;
         if chunk.first_fault().is_some() {
             // The chunk is not added.
             return Ok(0);
@@ -89,7 +91,7 @@ impl Zone {
     }
 
     /// Asks whether the session allows aggregates of the values of a chunk. Returns how many they
-    /// are.
+    /// are of those that may fail.
     fn judge_values(
         &mut self,
         ring: u16,
@@ -99,7 +101,10 @@ impl Zone {
         let mut count = 0;
         let steps = running.program.aggregates.iter().zip(&mut running.scopes);
         for (step, total) in steps {
-            let (Some(_), Some(of)) = (step.aggregate, step.of) else {
+            let (Some(aggregate), Some(of)) = (step.aggregate, step.of) else {
+                continue;
+            };
+            let Some(Sort::Value(kind)) = running.sorts.get(usize::from(of)).copied() else {
                 continue;
             };
             let vector = chunk.vector(of)?;
@@ -110,11 +115,13 @@ impl Zone {
             let rights = right::AGGREGATE | input.common.extra_rights();
             self.allow(ring, rights, scope)?;
             let rows = chunk.all_rows().len() as u64;
-            count += rows;
             self.computed.add(rows);
             let state = self.sources.rings.get_mut(ring)?;
             state.note_computed_from(scope)?;
-            state.fallible = true;
+            if Accumulator::can_fail(aggregate, kind) {
+                count += rows;
+                state.fallible = true;
+            }
             self.join_scope(ring, total, scope)?;
         }
         Ok(count)
@@ -157,10 +164,22 @@ fn add_row(running: &mut Running, chunk: &Chunk<'_>, row: usize) -> Result<(), F
         )?
     };
     let group = groups.get_mut(number).ok_or(Fault::BadRequest)?;
+    let mut more = 0;
     for (step, state) in program.aggregates.iter().zip(&mut group.states) {
+        let before = kept_bytes(state);
         add_value(chunk, *step, row, state)?;
+        more += kept_bytes(state).saturating_sub(before);
     }
+    groups.grow_by(more);
     Ok(())
+}
+
+/// Number of bytes of the value that an aggregate keeps.
+fn kept_bytes(state: &GroupState) -> usize {
+    match state {
+        GroupState::Count(_) => 0,
+        GroupState::Total(total) => total.kept_bytes(),
+    }
 }
 
 /// Adds a row to one aggregate of its group.

@@ -222,7 +222,7 @@ impl Zone {
                     return Err(Fault::StringTooLong);
                 }
                 Ok(result.is_full())
-            })?;
+            });
         }
         chunk.computed += called.done as u64;
         chunk.finish(register, result, called);
@@ -232,7 +232,7 @@ impl Zone {
 
 /// Rows of short values that are computed between two looks at the clock, which cost as much as a
 /// computation.
-const ROWS_BETWEEN_LOOKS: usize = 32;
+pub(super) const ROWS_BETWEEN_LOOKS: usize = 32;
 
 /// The arguments of a function for the rows of a chunk.
 pub(super) struct Arguments<'a> {
@@ -261,34 +261,25 @@ impl<'a> Arguments<'a> {
     }
 
     /// Calls `call` with each of these rows and its arguments, until it returns true or the batch
-    /// is to be answered. Looks at the clock every `rows_between_looks` rows, and for each row
-    /// where values are long. `Fault::BadRequest` and `Fault::FieldUnknown` as [`Self::operands`];
-    /// those of `call` are the rows'.
+    /// is to be answered, as [`Called::each`]. Looks at the clock every `rows_between_looks` rows,
+    /// and for each row where values are long. The faults of a row are those of
+    /// [`Self::operands`], and of `call`.
     pub(super) fn call_each(
         &self,
         chunk: &Chunk<'_>,
         rows: &[usize],
         rows_between_looks: usize,
         mut call: impl FnMut(usize, &[Operand<'_>]) -> Result<bool, Fault>,
-    ) -> Result<Called, Fault> {
+    ) -> Called {
         let is_long = self.vectors().any(Vector::is_long);
-        let mut called = Called::default();
-        let mut is_full = false;
-        for row in rows {
-            let looks = is_long || row % rows_between_looks == 0;
-            if *row > 0 && (is_full || looks && chunk.is_late()) {
-                called.left = Some(*row);
-                break;
-            }
-            let operands = self.operands(*row)?;
-            let operands = operands.get(..self.args.len()).ok_or(Fault::BadRequest)?;
-            called.done += 1;
-            match call(*row, operands) {
-                Ok(full) => is_full = full,
-                Err(fault) => called.faults.push((*row, fault)),
-            }
-        }
-        Ok(called)
+        let looks = if is_long { 1 } else { rows_between_looks };
+        Called::each(chunk, rows, looks, |row| {
+            let operands = self.operands(row)?;
+            call(
+                row,
+                operands.get(..self.args.len()).ok_or(Fault::BadRequest)?,
+            )
+        })
     }
 
     /// Those of the rows in which no argument is NULL.
@@ -391,17 +382,16 @@ fn choose(
     for origin in then.origins().iter().chain(otherwise.origins()) {
         vector.add_origin(*origin);
     }
-    for row in chunk.rows() {
-        let chosen = match of.truth(*row) {
+    let called = Called::each(chunk, chunk.rows(), ROWS_BETWEEN_LOOKS, |row| {
+        let chosen = match of.truth(row) {
             Some(true) => then,
             _ => otherwise,
         };
-        if let Some(value) = chosen.get(*row)
-            && !vector.set(*row, value)
-        {
-            return Err(Fault::StringTooLong);
+        match chosen.get(row) {
+            Some(value) if !vector.set(row, value) => Err(Fault::StringTooLong),
+            _ => Ok(vector.is_full()),
         }
-    }
-    chunk.put(register, vector);
+    });
+    chunk.finish(register, vector, called);
     Ok(())
 }

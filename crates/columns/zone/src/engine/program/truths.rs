@@ -11,7 +11,7 @@ use strongroom_columns_values::compare;
 use strongroom_format::columns::Kind;
 
 use super::chunk::{Called, Chunk};
-use super::instructions::Arguments;
+use super::instructions::{Arguments, ROWS_BETWEEN_LOOKS};
 use crate::engine::Zone;
 use crate::engine::compute::judge;
 use crate::engine::functions::Resolved;
@@ -30,7 +30,6 @@ impl Zone {
         register: usize,
     ) -> Result<(), Fault> {
         let mut result = chunk.take(register);
-        let mut called = Called::default();
         let (a, b) = (chunk.vector(a)?, chunk.vector(b)?);
         let present = |row: &&usize| a.get(**row).is_some() && b.get(**row).is_some();
         let rows: Vec<usize> = chunk.rows().iter().filter(present).copied().collect();
@@ -43,24 +42,23 @@ impl Zone {
         let mut input = self.input_of(ring, [a, b])?;
         self.judge_rows(ring, truth, &mut input, rows.len())?;
         let mut positive = 0;
-        for row in &rows {
-            let (Some(a), Some(b)) = (a.get(*row), b.get(*row)) else {
-                continue;
+        let is_long = a.is_long() || b.is_long();
+        let looks = if is_long { 1 } else { ROWS_BETWEEN_LOOKS };
+        let called = Called::each(chunk, &rows, looks, |row| {
+            let (Some(a), Some(b)) = (a.get(row), b.get(row)) else {
+                return Err(Fault::BadRequest);
             };
-            let bit = match compare(kind, a, b) {
-                Ok(Ordering::Less) => orders::LESS,
-                Ok(Ordering::Equal) => orders::EQUAL,
-                Ok(Ordering::Greater) => orders::GREATER,
-                Err(fault) => {
-                    called.faults.push((*row, fault));
-                    continue;
-                }
+            let bit = match compare(kind, a, b)? {
+                Ordering::Less => orders::LESS,
+                Ordering::Equal => orders::EQUAL,
+                Ordering::Greater => orders::GREATER,
             };
             let is_true = wanted & bit != 0;
             positive += u64::from(is_true);
-            result.set_truth(*row, Some(is_true));
-        }
-        self.charge_truths(ring, &input, rows.len(), positive)?;
+            result.set_truth(row, Some(is_true));
+            Ok(false)
+        });
+        self.charge_truths(ring, &input, called.done, positive)?;
         chunk.finish(register, result, called);
         Ok(())
     }
@@ -87,7 +85,7 @@ impl Zone {
             positive += u64::from(truth);
             result.set_truth(row, Some(truth));
             Ok(false)
-        })?;
+        });
         self.charge_truths(ring, &input, called.done, positive)?;
         chunk.finish(register, result, called);
         Ok(())
