@@ -82,8 +82,8 @@ impl Zone {
     /// [`strongroom_columns_ring::Op::RunProgram`]: carries out program `a` for `n` rows. Returns
     /// how many rows were done: fewer after 20 ms. `Fault::ForgedFid` for an unknown program;
     /// `Fault::BadRequest` for too many rows, or inputs that do not lie in the data area; of an
-    /// aggregation the fault of the first row that fails; faults of the policy; `Fault::ArenaFull` if
-    /// the groups of the statement's programs have too many bytes. An aggregation that fails is
+    /// aggregation the fault of the first row that fails; faults of the policy; `Fault::ArenaFull`
+    /// if the groups of the statement's programs have too many bytes. An aggregation that fails is
     /// dropped: some of the rows may be in its groups.
     pub(super) fn run_program(
         &mut self,
