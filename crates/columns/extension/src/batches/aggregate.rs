@@ -9,22 +9,21 @@
 use std::ffi::{CStr, c_int};
 
 use pg_sys::{
-    CustomExecMethods, CustomScan, CustomScanMethods, CustomScanState, EState, List, Node, NodeTag,
+    CustomExecMethods, CustomScan, CustomScanMethods, CustomScanState, EState, List, Node,
     TupleTableSlot,
 };
 use pgrx::pg_sys;
 
 use super::aggregate_plan::{Place, compile, keys_and_order, places};
-use super::expressions::{Compiled, Source};
+use super::expressions::Source;
 use super::group_order::{self, OrderKey};
-use super::nodes::Shared;
+use super::nodes::{Callbacks, Shared};
 use super::rows::{ASK, IS_TRUE};
-use super::sending::{by_input, forget_program, input_word, program_of};
+use super::sending::{SentProgram, by_input, input_word};
 use super::{nodes, output, scan};
 use crate::call::{call_postgres, guarded};
 use crate::fault;
 use crate::ring::batches::{BatchAnswer, rows_max};
-use crate::ring::zone;
 
 /// Name of the node in plans.
 const NAME: &CStr = c"Strongroom Aggregate";
@@ -33,21 +32,16 @@ static SCAN_METHODS: Shared<CustomScanMethods> = Shared(CustomScanMethods {
     CreateCustomScanState: Some(create_state),
 });
 
-static EXEC_METHODS: Shared<CustomExecMethods> = Shared(CustomExecMethods {
-    CustomName: NAME.as_ptr(),
-    BeginCustomScan: Some(begin),
-    ExecCustomScan: Some(next),
-    EndCustomScan: Some(end),
-    ReScanCustomScan: Some(rescan),
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
-    EstimateDSMCustomScan: None,
-    InitializeDSMCustomScan: None,
-    ReInitializeDSMCustomScan: None,
-    InitializeWorkerCustomScan: None,
-    ShutdownCustomScan: None,
-    ExplainCustomScan: Some(explain),
-});
+static EXEC_METHODS: Shared<CustomExecMethods> = nodes::exec_methods(
+    NAME,
+    Callbacks {
+        begin,
+        next,
+        end,
+        rescan,
+        explain,
+    },
+);
 
 /// Registers the node.
 pub(super) fn register() {
@@ -60,27 +54,17 @@ pub(super) fn methods() -> *const CustomScanMethods {
     &raw const SCAN_METHODS.0
 }
 
-/// The node while it is executed.
-#[repr(C)]
-struct State {
-    /// First, because PostgreSQL knows only this part.
-    node: CustomScanState,
-    grouping: *mut Grouping,
-}
-
 /// What the node keeps. Freed with the memory of its query.
 struct Grouping {
     /// Made when the first row is read: then the results of subplans are known.
-    compiled: Option<Compiled>,
+    program: Option<SentProgram>,
     /// The order in which groups are returned; empty for that of their first rows.
     order: Vec<OrderKey>,
     /// The conditions on groups that the zone is asked about, as ordinary expressions.
     conditions: *mut pg_sys::ExprState,
-    having: Option<Compiled>,
-    having_program: Option<(u64, u32)>,
+    having: Option<SentProgram>,
     /// By column of the node's rows: where its word is among those of a group.
     places: Vec<Place>,
-    program: Option<(u64, u32)>,
     /// Whether all rows of the node below were sent.
     has_all: bool,
     /// Words of groups that were fetched, and by group what is known of the conditions.
@@ -105,16 +89,7 @@ struct Sent {
 
 /// Makes the node's state.
 extern "C-unwind" fn create_state(_plan: *mut CustomScan) -> *mut Node {
-    guarded(|| {
-        // SAFETY: memory of the query, zeros; the tag and the functions are set before PostgreSQL
-        // sees it.
-        unsafe {
-            let state: *mut State = pg_sys::palloc0(size_of::<State>()).cast();
-            (*state).node.ss.ps.type_ = NodeTag::T_CustomScanState;
-            (*state).node.methods = &raw const EXEC_METHODS.0;
-            state.cast()
-        }
-    })
+    guarded(|| nodes::new_state::<Grouping>(&EXEC_METHODS))
 }
 
 /// Begins the node and the one below, and makes the program. Asks nothing of the zone.
@@ -122,7 +97,6 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
     guarded(|| {
         // SAFETY: PostgreSQL's own nodes, for as long as the query is executed.
         unsafe {
-            let state: *mut State = node.cast();
             let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
             let below = (*plan).scan.plan.lefttree;
             (*node).ss.ps.lefttree = pg_sys::ExecInitNode(below, estate, flags);
@@ -132,11 +106,9 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
             let grouping = Grouping {
                 places: places(row, keys),
                 order,
-                compiled: None,
+                program: None,
                 conditions: pg_sys::ExecInitQual(conditions, &raw mut (*node).ss.ps),
                 having: None,
-                having_program: None,
-                program: None,
                 has_all: false,
                 words: Vec::new(),
                 answers: Vec::new(),
@@ -146,7 +118,7 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
                 all: None,
                 sent: 0,
             };
-            (*state).grouping = nodes::keep_until_freed((*estate).es_query_cxt, grouping);
+            nodes::keep(node, estate, grouping);
         }
     });
 }
@@ -158,7 +130,7 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
 /// A node of this module that was begun; no other reference to its state.
 unsafe fn grouping_of<'a>(node: *mut CustomScanState) -> &'a mut Grouping {
     // SAFETY: the caller's promise.
-    unsafe { &mut *(*node.cast::<State>()).grouping }
+    unsafe { nodes::kept(node) }
 }
 
 /// Returns the next group for which the conditions hold; an empty slot when there are no more.
@@ -178,22 +150,13 @@ extern "C-unwind" fn next(node: *mut CustomScanState) -> *mut TupleTableSlot {
                 let Some(answer) = grouping.fill(slot) else {
                     return slot;
                 };
-                let conditions = grouping.conditions;
-                let returned = call_postgres(|| {
-                    let context = (*node).ss.ps.ps_ExprContext;
-                    nodes::reset(context);
-                    (*context).ecxt_scantuple = slot;
-                    let is_known = answer != ASK || nodes::holds(conditions, context);
-                    if !is_known || !nodes::holds((*node).ss.ps.qual, context) {
-                        return None;
-                    }
-                    let projection = (*node).ss.ps.ps_ProjInfo;
-                    Some(if projection.is_null() {
-                        slot
-                    } else {
-                        nodes::project(projection)
-                    })
-                });
+                let qual = (*node).ss.ps.qual;
+                let conditions = if answer == ASK {
+                    [grouping.conditions, qual]
+                } else {
+                    [std::ptr::null_mut(), qual]
+                };
+                let returned = call_postgres(|| nodes::returned(node, slot, &conditions));
                 if let Some(returned) = returned {
                     return returned;
                 }
@@ -204,11 +167,16 @@ extern "C-unwind" fn next(node: *mut CustomScanState) -> *mut TupleTableSlot {
 
 impl Grouping {
     /// The program. Raises an internal ERROR if there is none, though the plan has the node.
-    fn compiled(&self) -> &Compiled {
-        match &self.compiled {
-            Some(compiled) => compiled,
+    fn program(&mut self) -> &mut SentProgram {
+        match &mut self.program {
+            Some(program) => program,
             None => fault::raise_internal("an aggregation of a plan is not in a program"),
         }
+    }
+
+    /// The number of words of a group.
+    fn width(&mut self) -> usize {
+        self.program().compiled.program.group_width()
     }
 
     /// Puts the next group into a slot; returns what is known of the conditions on it. `None` if
@@ -225,7 +193,7 @@ impl Grouping {
         }
         let number = *self.groups.get(self.at)?;
         self.at += 1;
-        let width = self.compiled().program.group_width();
+        let width = self.width();
         let group = self.words.get(number * width..(number + 1) * width)?;
         for (at, place) in self.places.iter().enumerate() {
             let word = |at: usize| group.get(at).copied().unwrap_or(0);
@@ -252,14 +220,10 @@ impl Grouping {
         self.answers.clear();
         self.groups.clear();
         self.at = 0;
-        let width = self.compiled().program.group_width();
+        let width = self.width();
         while self.all.is_none_or(|all| self.fetched < all) {
-            let mut known = self.program;
-            let program = &self.compiled().program;
-            let id = program_of(&mut known, program);
             let first = self.fetched;
-            let (words, all) = zone::with(|connection| connection.groups(id, program, first));
-            self.program = known;
+            let (words, all) = self.program().groups(first);
             self.all = Some(all);
             if words.is_empty() {
                 break;
@@ -286,33 +250,24 @@ impl Grouping {
     /// Has the zone say for which of these groups the conditions are true.
     fn judge(&mut self, words: &[u64], width: usize) {
         let groups = words.len() / width.max(1);
-        let Some(having) = &self.having else {
+        let Some(having) = &mut self.having else {
             self.answers.resize(self.answers.len() + groups, IS_TRUE);
             return;
         };
-        let mut known = self.having_program;
-        let id = program_of(&mut known, &having.program);
-        self.having_program = known;
         let place = |source: &Source| {
             let at = usize::try_from(source.column())
                 .ok()
                 .and_then(|at| at.checked_sub(1));
             at.and_then(|at| self.places.get(at)).map_or(0, Place::word)
         };
-        let columns: Vec<usize> = having.sources.iter().map(place).collect();
+        let columns: Vec<usize> = having.compiled.sources.iter().map(place).collect();
         for rows in words.chunks(width * rows_max(columns.len())) {
             let count = rows.len() / width;
             let of_column = |at: &usize| rows.iter().skip(*at).step_by(width).copied();
             let inputs: Vec<u64> = columns.iter().flat_map(of_column).collect();
             let end = self.answers.len() + count;
-            let answer = zone::with(|connection| {
-                if having.depends_on_time_zone {
-                    connection.send_time_zone()?;
-                }
-                let ticket = connection.send_batch(id, count, &inputs, true)?;
-                connection.batch_answer(ticket)
-            });
-            if let BatchAnswer::Done(_, bytes) = answer {
+            let ticket = having.send_batch(count, &inputs, true);
+            if let BatchAnswer::Done(_, bytes) = having.answer(ticket) {
                 self.answers.extend(bytes.into_iter().take(count));
             }
             self.answers.resize(end, ASK);
@@ -321,16 +276,7 @@ impl Grouping {
 
     /// Sends a batch of rows, whose inputs are each together, without waiting.
     fn send(&mut self, words: Vec<u64>, rows: usize) -> Sent {
-        let mut known = self.program;
-        let id = program_of(&mut known, &self.compiled().program);
-        self.program = known;
-        let needs_zone = self.compiled().depends_on_time_zone;
-        let ticket = zone::with(|connection| {
-            if needs_zone {
-                connection.send_time_zone()?;
-            }
-            connection.send_batch(id, rows, &words, false)
-        });
+        let ticket = self.program().send_batch(rows, &words, false);
         self.sent += 1;
         Sent {
             ticket,
@@ -342,10 +288,9 @@ impl Grouping {
     /// Waits until all rows of a batch are in the groups. Raises the fault of one that cannot be.
     fn finish(&mut self, sent: Option<Sent>) {
         let mut sent = sent;
-        let inputs = self.compiled().sources.len();
+        let inputs = self.program().compiled.sources.len();
         while let Some(batch) = sent.take() {
-            let answer = zone::with(|connection| connection.batch_answer(batch.ticket));
-            let done = match answer {
+            let done = match self.program().answer(batch.ticket) {
                 BatchAnswer::Done(rows, _) => rows,
                 BatchAnswer::Failed(broken) => fault::raise_broken(broken),
             };
@@ -380,8 +325,8 @@ unsafe fn make_programs(node: *mut CustomScanState) {
             .then(|| scan::compile(conditions, pg_sys::INDEX_VAR, context))
             .flatten();
         let grouping = grouping_of(node);
-        grouping.compiled = compiled;
-        grouping.having = having;
+        grouping.program = compiled.map(SentProgram::new);
+        grouping.having = having.map(SentProgram::new);
     }
 }
 
@@ -393,7 +338,7 @@ unsafe fn make_programs(node: *mut CustomScanState) {
 unsafe fn read_all(node: *mut CustomScanState) {
     // SAFETY: the caller's promise.
     let (sources, below) = unsafe {
-        let sources = grouping_of(node).compiled().sources.clone();
+        let sources = grouping_of(node).program().compiled.sources.clone();
         (sources, (*node).ss.ps.lefttree)
     };
     let size = rows_max(sources.len());
@@ -456,8 +401,8 @@ extern "C-unwind" fn end(node: *mut CustomScanState) {
     guarded(|| {
         // SAFETY: a node that was begun.
         unsafe {
-            forget_program(&mut grouping_of(node).program);
-            forget_program(&mut grouping_of(node).having_program);
+            drop(grouping_of(node).program.take());
+            drop(grouping_of(node).having.take());
             pg_sys::ExecEndNode((*node).ss.ps.lefttree);
         }
     });
@@ -469,8 +414,8 @@ extern "C-unwind" fn rescan(node: *mut CustomScanState) {
         // SAFETY: a node that was begun.
         unsafe {
             let grouping = grouping_of(node);
-            forget_program(&mut grouping.program);
-            forget_program(&mut grouping.having_program);
+            drop(grouping.program.take());
+            drop(grouping.having.take());
             grouping.has_all = false;
             grouping.words.clear();
             grouping.answers.clear();

@@ -5,11 +5,11 @@
 //! of these do. Here they are declared once more without a guard: they may be called only within
 //! [`call_postgres`], from frames that own nothing with a destructor. Must not: know a node.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 use pg_sys::{
-    Buffer, ExprContext, ExprState, HeapTupleData, MemoryContext, PlanState, ProjectionInfo,
-    TupleTableSlot,
+    Buffer, CustomExecMethods, CustomScanState, ExprContext, ExprState, HeapTupleData,
+    MemoryContext, PlanState, ProjectionInfo, TupleTableSlot,
 };
 use pgrx::pg_sys;
 
@@ -93,6 +93,36 @@ pub(super) unsafe fn holds(condition: *mut ExprState, context: *mut ExprContext)
 pub(super) unsafe fn reset(context: *mut ExprContext) {
     // SAFETY: the caller's promise.
     unsafe { MemoryContextReset((*context).ecxt_per_tuple_memory) };
+}
+
+/// What a node returns for the row in this slot: the row itself, or what the node's projection
+/// makes of it. `None` if one of the conditions does not hold.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a node that was begun, and conditions of its executor, or null.
+pub(super) unsafe fn returned(
+    node: *mut CustomScanState,
+    slot: *mut TupleTableSlot,
+    conditions: &[*mut ExprState],
+) -> Option<*mut TupleTableSlot> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let context = (*node).ss.ps.ps_ExprContext;
+        reset(context);
+        (*context).ecxt_scantuple = slot;
+        for condition in conditions {
+            if !holds(*condition, context) {
+                return None;
+            }
+        }
+        let projection = (*node).ss.ps.ps_ProjInfo;
+        Some(if projection.is_null() {
+            slot
+        } else {
+            project(projection)
+        })
+    }
 }
 
 /// The row that a projection makes of the row of its context.
@@ -238,6 +268,82 @@ pub(super) fn keep_until_freed<T>(context: MemoryContext, value: T) -> *mut T {
         pg_sys::MemoryContextRegisterResetCallback(context, callback);
     }
     value
+}
+
+/// A node while it is executed.
+#[repr(C)]
+struct State<T> {
+    /// First, because PostgreSQL knows only this part.
+    node: CustomScanState,
+    /// What the node's module keeps.
+    kept: *mut T,
+}
+
+/// The state of a node whose module will [`keep`] a `T`.
+pub(super) fn new_state<T>(methods: &'static Shared<CustomExecMethods>) -> *mut pg_sys::Node {
+    // SAFETY: memory of the query, zeros; the tag and the functions are set before PostgreSQL sees
+    // it.
+    unsafe {
+        let state: *mut State<T> = pg_sys::palloc0(size_of::<State<T>>()).cast();
+        (*state).node.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
+        (*state).node.methods = &raw const methods.0;
+        state.cast()
+    }
+}
+
+/// Keeps what a node's module needs until the query is over.
+///
+/// # Safety
+///
+/// A node that [`new_state`] has made for a `T`.
+pub(super) unsafe fn keep<T>(node: *mut CustomScanState, estate: *mut pg_sys::EState, value: T) {
+    // SAFETY: the caller's promise.
+    unsafe { (*node.cast::<State<T>>()).kept = keep_until_freed((*estate).es_query_cxt, value) };
+}
+
+/// What a node's module has kept.
+///
+/// # Safety
+///
+/// A node for which [`keep`] was called with a `T`; no other reference to it.
+pub(super) unsafe fn kept<'a, T>(node: *mut CustomScanState) -> &'a mut T {
+    // SAFETY: the caller's promise.
+    unsafe { &mut *(*node.cast::<State<T>>()).kept }
+}
+
+/// The functions of a node that every node has.
+pub(super) struct Callbacks {
+    pub(super) begin: unsafe extern "C-unwind" fn(*mut CustomScanState, *mut pg_sys::EState, c_int),
+    pub(super) next: unsafe extern "C-unwind" fn(*mut CustomScanState) -> *mut TupleTableSlot,
+    pub(super) end: unsafe extern "C-unwind" fn(*mut CustomScanState),
+    pub(super) rescan: unsafe extern "C-unwind" fn(*mut CustomScanState),
+    pub(super) explain: unsafe extern "C-unwind" fn(
+        *mut CustomScanState,
+        *mut pg_sys::List,
+        *mut pg_sys::ExplainState,
+    ),
+}
+
+/// The functions of a node of this name, which is neither marked nor executed by workers.
+pub(super) const fn exec_methods(
+    name: &'static CStr,
+    callbacks: Callbacks,
+) -> Shared<CustomExecMethods> {
+    Shared(CustomExecMethods {
+        CustomName: name.as_ptr(),
+        BeginCustomScan: Some(callbacks.begin),
+        ExecCustomScan: Some(callbacks.next),
+        EndCustomScan: Some(callbacks.end),
+        ReScanCustomScan: Some(callbacks.rescan),
+        MarkPosCustomScan: None,
+        RestrPosCustomScan: None,
+        EstimateDSMCustomScan: None,
+        InitializeDSMCustomScan: None,
+        ReInitializeDSMCustomScan: None,
+        InitializeWorkerCustomScan: None,
+        ShutdownCustomScan: None,
+        ExplainCustomScan: Some(callbacks.explain),
+    })
 }
 
 /// A table of functions that never changes.

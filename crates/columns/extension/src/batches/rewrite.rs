@@ -14,7 +14,6 @@ use pgrx::pg_sys;
 use super::{aggregate, aggregate_plan, nodes, scan};
 use crate::call::{call_postgres, guarded};
 use crate::catalog::options::items;
-use crate::catalog::tuples;
 use crate::ring::zone;
 use crate::settings;
 use crate::storage::access_method;
@@ -217,7 +216,8 @@ unsafe fn replace_scan(
         let varno = (*replaced).scan.scanrelid;
         let at = usize::try_from(varno).ok()?.checked_sub(1)?;
         let entry = items::<pg_sys::RangeTblEntry>((*statement).rtable).nth(at)?;
-        if (*plan).parallel_aware || !has_access_method((*entry).relid) {
+        let is_confidential = access_method::of_relation((*entry).relid) == access_method::oid();
+        if (*plan).parallel_aware || !is_confidential {
             return None;
         }
         let varno = c_int::try_from(varno).ok()?;
@@ -231,22 +231,4 @@ unsafe fn replace_scan(
         (*node).custom_exprs = with_zone;
         Some(node.cast())
     }
-}
-
-/// Whether a table has this library's access method.
-fn has_access_method(table: pg_sys::Oid) -> bool {
-    let cache = pg_sys::SysCacheIdentifier::RELOID.cast_signed();
-    // SAFETY: a search of the catalog cache; the row is a FormData_pg_class, from which an OID is
-    // copied before it is released.
-    let method = unsafe {
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(table));
-        if tuple.is_null() {
-            return false;
-        }
-        let form = tuples::fixed_part::<pg_sys::FormData_pg_class>(tuple);
-        let method = (*form).relam;
-        pg_sys::ReleaseSysCache(tuple);
-        method
-    };
-    method == access_method::oid()
 }

@@ -15,16 +15,14 @@ use pg_sys::{
 use pgrx::pg_sys;
 
 use super::expressions::{Compiled, Compiler, Source};
-use super::nodes::Shared;
+use super::nodes::{Callbacks, Shared};
 use super::rows::{self, ASK, Found, RowBatch};
-use super::sending::{by_input, forget_program, input_word, program_of};
+use super::sending::{SentProgram, by_input, input_word};
 use super::{nodes, output};
 use crate::call::{call_postgres, guarded};
 use crate::catalog::options::items;
 use crate::fault;
 use crate::ring::batches::{BatchAnswer, rows_max};
-use crate::ring::connection::latest_number;
-use crate::ring::zone;
 
 /// Name of the node in plans.
 const NAME: &CStr = c"Strongroom Scan";
@@ -38,21 +36,16 @@ static SCAN_METHODS: Shared<CustomScanMethods> = Shared(CustomScanMethods {
     CreateCustomScanState: Some(create_state),
 });
 
-static EXEC_METHODS: Shared<CustomExecMethods> = Shared(CustomExecMethods {
-    CustomName: NAME.as_ptr(),
-    BeginCustomScan: Some(begin),
-    ExecCustomScan: Some(next),
-    EndCustomScan: Some(end),
-    ReScanCustomScan: Some(rescan),
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
-    EstimateDSMCustomScan: None,
-    InitializeDSMCustomScan: None,
-    ReInitializeDSMCustomScan: None,
-    InitializeWorkerCustomScan: None,
-    ShutdownCustomScan: None,
-    ExplainCustomScan: Some(explain),
-});
+static EXEC_METHODS: Shared<CustomExecMethods> = nodes::exec_methods(
+    NAME,
+    Callbacks {
+        begin,
+        next,
+        end,
+        rescan,
+        explain,
+    },
+);
 
 /// Registers the node.
 pub(super) fn register() {
@@ -65,22 +58,12 @@ pub(super) fn methods() -> *const CustomScanMethods {
     &raw const SCAN_METHODS.0
 }
 
-/// The node while it is executed.
-#[repr(C)]
-struct State {
-    /// First, because PostgreSQL knows only this part.
-    node: CustomScanState,
-    scan: *mut Scan,
-}
-
 /// What the node keeps. Freed with the memory of its query.
 struct Scan {
     /// The conditions that the zone is asked about, as ordinary expressions.
     conditions: *mut ExprState,
     /// Made when the first row is read: then the results of subplans are known.
-    compiled: Option<Compiled>,
-    /// The program's identifier, and the connection that it was sent over.
-    program: Option<(u64, u32)>,
+    program: Option<SentProgram>,
     /// The scan of the table. Null before its first row.
     heap: TableScanDesc,
     /// The slot that rows are read into.
@@ -104,16 +87,7 @@ struct Batch {
 
 /// Makes the node's state.
 extern "C-unwind" fn create_state(_plan: *mut CustomScan) -> *mut Node {
-    guarded(|| {
-        // SAFETY: memory of the query, zeros; the tag and the functions are set before PostgreSQL
-        // sees it.
-        unsafe {
-            let state: *mut State = pg_sys::palloc0(size_of::<State>()).cast();
-            (*state).node.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
-            (*state).node.methods = &raw const EXEC_METHODS.0;
-            state.cast()
-        }
-    })
+    guarded(|| nodes::new_state::<Scan>(&EXEC_METHODS))
 }
 
 /// Begins the node: makes its slots, its conditions and its program. Asks nothing of the zone.
@@ -121,7 +95,6 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
     guarded(|| {
         // SAFETY: PostgreSQL's own nodes, for as long as the query is executed.
         unsafe {
-            let state: *mut State = node.cast();
             let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
             let relation = (*node).ss.ss_currentRelation;
             let tables = &raw mut (*estate).es_tupleTable;
@@ -143,7 +116,6 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
             };
             let scan = Scan {
                 conditions: pg_sys::ExecInitQual(conditions, &raw mut (*node).ss.ps),
-                compiled: None,
                 program: None,
                 heap: std::ptr::null_mut(),
                 slot: pg_sys::table_slot_create(relation, tables),
@@ -153,7 +125,7 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
                 has_ended: false,
                 sent: 0,
             };
-            (*state).scan = nodes::keep_until_freed((*estate).es_query_cxt, scan);
+            nodes::keep(node, estate, scan);
         }
     });
 }
@@ -216,7 +188,7 @@ pub(super) unsafe fn split(
 /// A node of this module that was begun; no other reference to its state.
 unsafe fn scan_of<'a>(node: *mut CustomScanState) -> &'a mut Scan {
     // SAFETY: the caller's promise.
-    unsafe { &mut *(*node.cast::<State>()).scan }
+    unsafe { nodes::kept(node) }
 }
 
 /// Returns the next row; an empty slot when there are no more.
@@ -261,20 +233,10 @@ unsafe fn next_of_batch(node: *mut CustomScanState) -> Option<*mut TupleTableSlo
         // is cleared; the closure owns nothing.
         let returned = unsafe {
             call_postgres(|| {
-                let context = (*node).ss.ps.ps_ExprContext;
                 let slot = (*node).ss.ss_ScanTupleSlot;
-                nodes::reset(context);
                 nodes::store(row, slot, buffer);
-                (*context).ecxt_scantuple = slot;
-                if answer == ASK && !nodes::holds(conditions, context) {
-                    return None;
-                }
-                let projection = (*node).ss.ps.ps_ProjInfo;
-                Some(if projection.is_null() {
-                    slot
-                } else {
-                    nodes::project(projection)
-                })
+                let asked = (answer == ASK).then_some(conditions);
+                nodes::returned(node, slot, asked.as_slice())
             })
         };
         if returned.is_some() {
@@ -306,7 +268,7 @@ impl Scan {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            let other = 1 - finished;
+            let other = other_of(finished);
             if self
                 .batches
                 .get(other)
@@ -325,7 +287,7 @@ impl Scan {
             // The zone works on one batch while the next one is read.
             self.fill(node, finished);
         }
-        self.take_answers(other_of(finished));
+        self.take_answers(self.current);
         if let Some(batch) = self.batches.get(self.current) {
             rows::enter(&batch.rows);
         }
@@ -345,47 +307,41 @@ impl Scan {
             // SAFETY: the caller's promise.
             self.heap = unsafe { begin_heap_scan(node) };
         }
-        if self.compiled.is_none() {
+        if self.program.is_none() {
             // SAFETY: the caller's promise.
-            self.compiled = unsafe {
+            let compiled = unsafe {
                 let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
                 let varno = c_int::try_from((*plan).scan.scanrelid).unwrap_or(0);
                 compile((*plan).custom_exprs, varno, (*node).ss.ps.ps_ExprContext)
             };
+            self.program = compiled.map(SentProgram::new);
         }
-        let Some(compiled) = &self.compiled else {
+        let Some(program) = &self.program else {
             fault::raise_internal("a condition of a plan is not in a program");
         };
+        let sources = &program.compiled.sources;
         let (heap, slot, size) = (self.heap, self.slot, self.size);
         let Some(batch) = self.batches.get_mut(at) else {
             return;
         };
         // SAFETY: the caller's promise.
-        let ended =
-            unsafe { read_rows(node, heap, slot, size, &compiled.sources, &mut batch.rows) };
+        let ended = unsafe { read_rows(node, heap, slot, size, sources, &mut batch.rows) };
         self.has_ended = ended;
-        self.size = (size * GROWTH).min(rows_max(compiled.sources.len()));
+        self.size = (size * GROWTH).min(rows_max(sources.len()));
         self.send(at);
     }
 
     /// Sends a batch to the zone, without waiting.
     fn send(&mut self, at: usize) {
-        let (Some(compiled), Some(batch)) = (&self.compiled, self.batches.get_mut(at)) else {
+        let (Some(program), Some(batch)) = (&mut self.program, self.batches.get_mut(at)) else {
             return;
         };
         let rows = batch.rows.len();
         if rows == 0 {
             return;
         }
-        let id = program_of(&mut self.program, &compiled.program);
-        let words = by_input(&batch.rows.inputs, compiled.sources.len());
-        let needs_zone = compiled.depends_on_time_zone;
-        batch.ticket = Some(zone::with(|connection| {
-            if needs_zone {
-                connection.send_time_zone()?;
-            }
-            connection.send_batch(id, rows, &words, true)
-        }));
+        let words = by_input(&batch.rows.inputs, program.compiled.sources.len());
+        batch.ticket = Some(program.send_batch(rows, &words, true));
         self.sent += 1;
     }
 
@@ -395,13 +351,9 @@ impl Scan {
         let Some(batch) = self.batches.get_mut(at) else {
             return;
         };
-        let answer = match (batch.ticket.take(), self.program) {
-            (Some(ticket), Some((_, connection))) if connection == latest_number() => {
-                zone::with(|connection| connection.batch_answer(ticket))
-            }
-            _ => BatchAnswer::Done(0, Vec::new()),
-        };
-        if let BatchAnswer::Done(_, bytes) = answer {
+        if let (Some(ticket), Some(program)) = (batch.ticket.take(), &self.program)
+            && let BatchAnswer::Done(_, bytes) = program.answer(ticket)
+        {
             batch.rows.answers.extend_from_slice(&bytes);
         }
         let rows = batch.rows.len();
@@ -495,7 +447,7 @@ extern "C-unwind" fn end(node: *mut CustomScanState) {
         unsafe {
             stop(node);
             let scan = scan_of(node);
-            forget_program(&mut scan.program);
+            drop(scan.program.take());
             if let (false, Some(end)) = (
                 scan.heap.is_null(),
                 (*(*(*node).ss.ss_currentRelation).rd_tableam).scan_end,
@@ -517,14 +469,8 @@ extern "C-unwind" fn rescan(node: *mut CustomScanState) {
             let scan = scan_of(node);
             scan.has_ended = false;
             scan.size = FIRST_ROWS;
-            if scan
-                .compiled
-                .as_ref()
-                .is_some_and(|known| known.depends_on_subplans)
-            {
-                forget_program(&mut scan.program);
-                scan.compiled = None;
-            }
+            let depends = |known: &mut SentProgram| known.compiled.depends_on_subplans;
+            drop(scan.program.take_if(depends));
             if let (false, Some(rescan)) = (
                 scan.heap.is_null(),
                 (*(*(*node).ss.ss_currentRelation).rd_tableam).scan_rescan,

@@ -2,22 +2,82 @@
 //!
 //! Must not: read a row.
 
-use strongroom_columns_ring::Program;
+use strongroom_columns_ring::Broken;
 
-use super::expressions::Source;
+use super::expressions::{Compiled, Source};
+use crate::ring::batches::BatchAnswer;
 use crate::ring::connection::latest_number;
 use crate::ring::zone;
 
-/// The identifier of a program over the present connection. Sends it if that was not done yet.
-pub(super) fn program_of(known: &mut Option<(u64, u32)>, program: &Program) -> u64 {
-    if let Some((id, connection)) = *known
-        && connection == latest_number()
-    {
-        return id;
+/// A program, which the zone has from its first batch on until this is dropped, or the statement
+/// ends.
+pub(super) struct SentProgram {
+    pub(super) compiled: Compiled,
+    /// Its identifier, and the number of the connection that it was sent over.
+    sent: Option<(u64, u32)>,
+}
+
+impl SentProgram {
+    /// A program that was not sent yet.
+    pub(super) const fn new(compiled: Compiled) -> Self {
+        Self {
+            compiled,
+            sent: None,
+        }
     }
-    let id = zone::with(|connection| connection.send_program(program));
-    *known = Some((id, latest_number()));
-    id
+
+    /// The program's identifier over the present connection. Sends it if that was not done yet.
+    fn id(&mut self) -> u64 {
+        if let Some((id, connection)) = self.sent
+            && connection == latest_number()
+        {
+            return id;
+        }
+        let id = zone::with(|connection| connection.send_program(&self.compiled.program));
+        self.sent = Some((id, latest_number()));
+        id
+    }
+
+    /// Sends a batch of rows, whose inputs are each together in `words`, without waiting; returns
+    /// its ticket. `ahead`: the rows may not be needed. Raises an ERROR if the zone is gone.
+    pub(super) fn send_batch(&mut self, rows: usize, words: &[u64], ahead: bool) -> u64 {
+        let id = self.id();
+        let needs_zone = self.compiled.depends_on_time_zone;
+        zone::with(|connection| {
+            if needs_zone {
+                connection.send_time_zone()?;
+            }
+            connection.send_batch(id, rows, words, ahead)
+        })
+    }
+
+    /// Waits for the answer to a batch of this program.
+    pub(super) fn answer(&self, ticket: u64) -> BatchAnswer {
+        match self.sent {
+            Some((_, connection)) if connection == latest_number() => {
+                zone::with(|connection| connection.batch_answer(ticket))
+            }
+            _ => BatchAnswer::Failed(Broken::Lost),
+        }
+    }
+
+    /// The words of the program's groups from number `first` on, as many as one answer has, and the
+    /// number of all groups. Raises the ERROR of a row or of a result that has failed.
+    pub(super) fn groups(&mut self, first: usize) -> (Vec<u64>, usize) {
+        let id = self.id();
+        zone::with(|connection| connection.groups(id, &self.compiled.program, first))
+    }
+}
+
+impl Drop for SentProgram {
+    /// Has the zone forget the program, if it was sent over the present connection.
+    fn drop(&mut self) {
+        if let Some((id, number)) = self.sent.take()
+            && number == latest_number()
+        {
+            zone::forget_program(id);
+        }
+    }
 }
 
 /// The inputs of rows, of which each has its inputs together, with those of each input together.
@@ -34,14 +94,5 @@ pub(super) fn input_word(source: Source, bits: Option<u64>) -> u64 {
     match source {
         Source::Value(_) | Source::Word(_) => bits.unwrap_or(0),
         Source::IsNull(_) => u64::from(bits.is_none()),
-    }
-}
-
-/// Has the zone forget a program, if it was sent over the present connection.
-pub(super) fn forget_program(program: &mut Option<(u64, u32)>) {
-    if let Some((id, number)) = program.take()
-        && number == latest_number()
-    {
-        zone::forget_program(id);
     }
 }

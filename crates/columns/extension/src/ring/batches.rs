@@ -64,7 +64,7 @@ impl Batches {
 
     /// Counts an operation. Whether batches on their way are due to be answered, before their
     /// entries in the ring are used again.
-    pub(super) fn is_due(&mut self) -> bool {
+    fn is_due(&mut self) -> bool {
         self.operations += 1;
         self.operations > ENTRIES / 2 && self.parts.iter().any(Option::is_some)
     }
@@ -167,6 +167,15 @@ impl Connection {
         }
         let answer = self.batches.answers.remove(&ticket);
         answer.ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// Counts an operation that is about to be sent, and waits for all batches on their way if
+    /// their entries in the ring would be used again.
+    pub(super) fn finish_due_batches(&mut self) -> Result<(), Broken> {
+        if self.batches.is_due() {
+            self.finish_batches()?;
+        }
+        Ok(())
     }
 
     /// Waits for all batches on their way, and copies their answers: their parts of the data area

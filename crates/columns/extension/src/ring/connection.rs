@@ -118,9 +118,7 @@ impl Connection {
     /// `Fault` if it failed; `Earlier` for the fault of a posted operation, and then it was not
     /// executed; `Lost` if the zone is gone; `Interrupted` at the end of a transaction.
     pub(crate) fn call(&mut self, descriptor: Descriptor) -> Result<Answer, Broken> {
-        if self.batches.is_due() {
-            self.finish_batches()?;
-        }
+        self.finish_due_batches()?;
         let answer = self.host.call(descriptor, check_while_waiting);
         if matches!(answer, Ok(_) | Err(Broken::Fault(_) | Broken::Earlier(_))) {
             // There was no earlier fault, or it is the one that is reported now.
@@ -135,9 +133,7 @@ impl Connection {
     /// Posts an operation, without waiting for it. A later call reports its fault. Waits only if
     /// the ring is full; `Lost` if the zone is gone, `Interrupted` at the end of a transaction.
     pub(crate) fn post(&mut self, descriptor: Descriptor) -> Result<(), Broken> {
-        if self.batches.is_due() {
-            self.finish_batches()?;
-        }
+        self.finish_due_batches()?;
         self.host.post(descriptor, check_while_waiting)?;
         self.unconfirmed = true;
         Ok(())
@@ -288,9 +284,7 @@ impl Connection {
         offset: usize,
         words: &[u64],
     ) -> Result<Prefetched, Broken> {
-        if self.batches.is_due() {
-            self.finish_batches()?;
-        }
+        self.finish_due_batches()?;
         let at = PREFETCH_OFFSET + offset;
         let area = self.host.area(check_while_waiting)?;
         area.write_words(at, words)

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use pg_sys::{CopyStmt, Oid, QueryDesc};
 use pgrx::pg_sys;
 
-use crate::catalog::tuples;
 use crate::ring::{shared_memory, zone};
 use crate::storage::access_method;
 use crate::{interrupts, settings};
@@ -61,7 +60,11 @@ pub(crate) unsafe fn wait_for_values_of_copy(command: *const CopyStmt) {
     // SAFETY: as above.
     let of_table = unsafe { !(*command).relation.is_null() };
     let ours = access_method::oid;
-    if in_recovery() && of_table && access_method_of(table()) == ours() && ours() != Oid::INVALID {
+    if in_recovery()
+        && of_table
+        && access_method::of_relation(table()) == ours()
+        && ours() != Oid::INVALID
+    {
         wait_for_values();
     }
 }
@@ -102,20 +105,5 @@ unsafe fn reads_confidential(plan: *const pg_sys::PlannedStmt) -> bool {
     };
     // SAFETY: the elements of a list of OIDs.
     oids.iter()
-        .any(|oid| access_method_of(unsafe { oid.oid_value }) == ours)
-}
-
-/// The access method of a relation; invalid for none.
-fn access_method_of(relation: Oid) -> Oid {
-    let cache = pg_sys::SysCacheIdentifier::RELOID.cast_signed();
-    // SAFETY: a search of the catalog cache; the row is a FormData_pg_class, and is released.
-    unsafe {
-        let tuple = pg_sys::SearchSysCache1(cache, pg_sys::Datum::from(relation));
-        if tuple.is_null() {
-            return Oid::INVALID;
-        }
-        let found = (*tuples::fixed_part::<pg_sys::FormData_pg_class>(tuple)).relam;
-        pg_sys::ReleaseSysCache(tuple);
-        found
-    }
+        .any(|oid| access_method::of_relation(unsafe { oid.oid_value }) == ours)
 }

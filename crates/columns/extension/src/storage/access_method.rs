@@ -16,6 +16,7 @@ use pg_sys::{
 use pgrx::pg_sys;
 
 use crate::call::{Call, call_postgres, guarded, sql_functions};
+use crate::catalog::tuples;
 use crate::fault;
 use crate::scanning::scans;
 use crate::storage::storage_id::StorageId;
@@ -80,6 +81,21 @@ pub(crate) fn has_access_method(relation: Relation) -> bool {
 pub(crate) fn oid() -> pg_sys::Oid {
     // SAFETY: a search of the catalog cache.
     unsafe { pg_sys::get_table_am_oid(NAME.as_ptr(), true) }
+}
+
+/// The OID of a relation's access method; invalid for none.
+pub(crate) fn of_relation(relation: pg_sys::Oid) -> pg_sys::Oid {
+    let cache = pg_sys::SysCacheIdentifier::RELOID.cast_signed();
+    // SAFETY: a search of the catalog cache; the row is a FormData_pg_class, and is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(cache, Datum::from(relation));
+        if tuple.is_null() {
+            return pg_sys::Oid::INVALID;
+        }
+        let found = (*tuples::fixed_part::<pg_sys::FormData_pg_class>(tuple)).relam;
+        pg_sys::ReleaseSysCache(tuple);
+        found
+    }
 }
 
 /// The handler of the access method: returns its routine.

@@ -55,9 +55,7 @@ fn prepares_transaction(text: &[u8]) -> bool {
 
 /// Returns whether a text that was refused may have been a COPY from the client.
 fn mentions_copy(text: &[u8]) -> bool {
-    let lower = text.to_ascii_lowercase();
-    let has = |word: &[u8]| lower.windows(word.len()).any(|at| at == word);
-    has(b"copy") && has(b"stdin")
+    sql::mentions(text, b"copy") && sql::mentions(text, b"stdin")
 }
 
 /// Returns whether the text has constants or parameters, or cannot be read.

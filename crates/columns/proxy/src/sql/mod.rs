@@ -210,6 +210,12 @@ fn statement_text<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
     }
 }
 
+/// Whether a text has these letters in a row, in capitals or not, wherever that is.
+pub(crate) fn mentions(text: &[u8], word: &[u8]) -> bool {
+    let mut parts = text.windows(word.len());
+    parts.any(|part| part.eq_ignore_ascii_case(word))
+}
+
 /// Plans one statement. Without confidential types in the database it is sent as it is. Fails as
 /// [`plan()`] does, but for the length and for what the parser refuses.
 fn plan_statement(
@@ -227,8 +233,7 @@ fn plan_statement(
         named: utility::named_use(&node),
         ..Plan::default()
     };
-    let mut words = text.as_bytes().windows(SET_CONFIG.len());
-    plan.effects.sets_zone |= words.any(|word| word.eq_ignore_ascii_case(SET_CONFIG));
+    plan.effects.sets_zone |= mentions(text.as_bytes(), SET_CONFIG);
     if !catalog.is_confidential() {
         return Ok(plan);
     }

@@ -16,9 +16,7 @@ fn executes(wire: &mut Wire) {
     wire.client.send(b'P', &parse("SELECT age FROM p", &[]));
     wire.executes();
     wire.sends(b"PDBES");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'T', &described(&[("age", ENC_INT4)]));
+    wire.makes_query(&described(&[("age", ENC_INT4)]));
 }
 
 /// What a client takes for the data of a COPY, it takes for the result of its statement.

@@ -287,9 +287,7 @@ fn an_error_may_come_before_the_sync_of_a_pipeline() {
     wire.client.send(b'P', &parse("SELECT id FROM plain", &[]));
     wire.client.send(b'H', b"");
     wire.sends(b"PDH");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'T', &described(&[("id", 23)]));
+    wire.makes_query(&described(&[("id", 23)]));
     wire.client.expect(b'1');
     wire.server.send(b'E', LATE);
     let error = wire.client.expect(b'E');

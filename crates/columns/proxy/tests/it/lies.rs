@@ -174,9 +174,7 @@ fn rows_have_the_columns_that_were_described() {
         wire.client.send(b'P', &parse("SELECT id, age FROM p", &[]));
         wire.executes();
         wire.sends(b"PDBES");
-        wire.server.send(b'1', b"");
-        wire.server.send(b't', &[0, 0]);
-        wire.server.send(b'T', &description);
+        wire.makes_query(&description);
         wire.server.send(b'2', b"");
         wire.row(&["1", "4711"]);
         ends_without(&mut wire, b"4711");
@@ -422,9 +420,7 @@ fn a_result_is_named_and_formatted_as_the_proxy_was_told() {
         wire.client.send(b'D', &[what, 0]);
         wire.client.send(b'S', b"");
         wire.sends(b"PDBDS");
-        wire.server.send(b'1', b"");
-        wire.server.send(b't', &[0, 0]);
-        wire.server.send(b'T', &described(&[("id", 23)]));
+        wire.makes_query(&described(&[("id", 23)]));
         wire.server.send(b'2', b"");
         if what == b'S' {
             wire.server.send(b't', &[0, 0]);

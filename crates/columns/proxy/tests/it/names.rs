@@ -207,9 +207,7 @@ fn a_fetch_is_described_alike_each_time() {
         wire.client.send(b'E', &[0; 5]);
         wire.client.send(b'S', b"");
         wire.sends(b"PDBDDES");
-        wire.server.send(b'1', b"");
-        wire.server.send(b't', &[0, 0]);
-        wire.server.send(b'T', &told());
+        wire.makes_query(&told());
         wire.server.send(b'2', b"");
         wire.server.send(b'T', &first);
         wire.server.send(b'T', &second);
@@ -257,9 +255,7 @@ fn a_prepared_statement_without_parameters_is_planned_again() {
         .send(b'P', &of_name("s1", parse("SELECT note FROM plain", &[])));
     wire.client.send(b'S', b"");
     wire.sends(b"PDS");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'T', &described(&[("note", 25)]));
+    wire.makes_query(&described(&[("note", 25)]));
     wire.server.send(b'Z', b"I");
     wire.hears(b"1Z");
     becomes_confidential(&mut wire);
@@ -317,9 +313,7 @@ fn a_column_has_its_name_in_every_encoding() {
     );
     wire.client.send(b'S', b"");
     wire.sends(b"PDS");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'T', &named("größe".as_bytes()));
+    wire.makes_query(&named("größe".as_bytes()));
     wire.server.send(b'Z', b"I");
     wire.hears(b"1Z");
     wire.query("SET client_encoding = 'LATIN1'");

@@ -92,9 +92,7 @@ fn binds_age(wire: &mut Wire) {
     wire.client.send(b'B', b"c1\0\0\0\0\0\0\0\0");
     wire.client.send(b'S', b"");
     wire.sends(b"PDBS");
-    wire.server.send(b'1', b"");
-    wire.server.send(b't', &[0, 0]);
-    wire.server.send(b'T', &described(&[("age", ENC_INT4)]));
+    wire.makes_query(&described(&[("age", ENC_INT4)]));
     wire.server.send(b'2', b"");
     wire.server.send(b'Z', b"T");
     wire.hears(b"12Z");
@@ -132,9 +130,7 @@ fn a_portal_whose_successor_was_skipped_is_there() {
         wire.client.send(b'P', &of_name("s2", plain));
         wire.client.send(b'S', b"");
         wire.sends(b"PDS");
-        wire.server.send(b'1', b"");
-        wire.server.send(b't', &[0, 0]);
-        wire.server.send(b'T', &described(&[("id", 23)]));
+        wire.makes_query(&described(&[("id", 23)]));
         wire.server.send(b'Z', b"I");
         wire.hears(b"1Z");
         binds_age(&mut wire);

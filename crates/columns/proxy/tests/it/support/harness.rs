@@ -296,6 +296,14 @@ impl Wire {
         self.server.send(b'n', b"");
     }
 
+    /// The server makes a statement, and tells the proxy that it has no parameters and rows that
+    /// are described so.
+    pub(crate) fn makes_query(&mut self, description: &[u8]) {
+        self.server.send(b'1', b"");
+        self.server.send(b't', &[0, 0]);
+        self.server.send(b'T', description);
+    }
+
     #[track_caller]
     pub(crate) fn fails(&mut self) {
         self.fails_with("");
