@@ -173,11 +173,39 @@ pub mod truths {
     pub const NULL: u8 = 4;
 }
 
+/// What an aggregate of a program computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// The number of rows, in clear.
+    Count,
+    /// How many different ones there are of numbers in clear.
+    CountDistinct,
+    /// The sum of numbers in clear; 0 of none.
+    Sum,
+    /// The least of numbers in clear; 0 of none.
+    Least,
+    /// The greatest of numbers in clear; 0 of none.
+    Greatest,
+    /// An aggregate of confidential values.
+    Of(Aggregate),
+}
+
+impl Fold {
+    /// Whether it is computed of numbers in clear.
+    #[must_use]
+    pub const fn takes_numbers(self) -> bool {
+        matches!(
+            self,
+            Self::CountDistinct | Self::Sum | Self::Least | Self::Greatest
+        )
+    }
+}
+
 /// One aggregate of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is computed. `None`: the number of rows, in clear.
-    pub aggregate: Option<Aggregate>,
+    /// What is computed.
+    pub fold: Fold,
     /// What it is computed of; rows for which it is NULL do not count. `None` counts all rows.
     pub of: Option<Register>,
     /// A truth: only rows for which it is true count. `None` for all rows.

@@ -201,6 +201,7 @@ impl Grouping {
                 Place::Value(at) => (word(*at), word(*at) == 0),
                 Place::Word(at) => (word(*at), at.checked_sub(1).is_some_and(|at| word(at) != 0)),
                 Place::Count(at) => (word(*at), false),
+                Place::Number(at) => (word(*at), word(*at + 1) == 0),
             };
             // SAFETY: a virtual slot with as many columns as there are places.
             unsafe {

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use pg_sys::{Agg, Aggref, List, Node, NodeTag, Oid, Plan, Var};
 use pgrx::pg_sys;
 use strongroom_columns_ring::function::{AGGREGATE_NAMES, Aggregate};
-use strongroom_columns_ring::program::Step;
+use strongroom_columns_ring::program::{Fold, Step};
 
 use super::expressions::{Compiled, Compiler};
 use super::group_order::OrderKey;
@@ -34,13 +34,15 @@ pub(super) enum Place {
     Word(usize),
     /// A count.
     Count(usize),
+    /// Bits of a type in clear; NULL if the word behind is 0.
+    Number(usize),
 }
 
 impl Place {
     /// The word that has the value.
     pub(super) const fn word(&self) -> usize {
         match self {
-            Self::Value(at) | Self::Word(at) | Self::Count(at) => *at,
+            Self::Value(at) | Self::Word(at) | Self::Count(at) | Self::Number(at) => *at,
         }
     }
 }
@@ -119,7 +121,11 @@ unsafe fn order_of(sort: *mut pg_sys::Sort, keys: &[i16]) -> Option<Vec<c_int>> 
         let count = usize::try_from((*sort).numCols).ok()?;
         for at in 0..count {
             let column = *(*sort).sortColIdx.add(at);
-            let key = keys.iter().position(|key| *key == column)?;
+            let Some(key) = keys.iter().position(|key| *key == column) else {
+                // What comes behind all keys orders the rows of a group (PostgreSQL 16 and later,
+                // for DISTINCT).
+                return (at == keys.len()).then_some(order);
+            };
             let (mut family, mut of, mut strategy) = (Oid::INVALID, Oid::INVALID, 0_i16);
             let operator = *(*sort).sortOperators.add(at);
             let is_known = pg_sys::get_ordering_op_properties(
@@ -329,15 +335,27 @@ pub(super) unsafe fn compile(
                 compiler.key((*var).varattno, (*var).vartype)?;
                 is_confidential |= types::kind_of((*var).vartype).is_some();
             } else {
-                let aggregate: *mut Aggref = expression.cast();
-                let step = step(&mut compiler, aggregate)?;
-                is_confidential |= step.aggregate.is_some();
+                let step = step(&mut compiler, expression.cast())?;
+                is_confidential |= matches!(step.fold, Fold::Of(_));
                 compiler.step(step);
+                if !counts(step.fold) {
+                    // It is NULL if there is no row.
+                    compiler.step(Step {
+                        fold: Fold::Count,
+                        of: None,
+                        ..step
+                    });
+                }
             }
         }
     }
     let compiled = compiler.finish()?;
-    is_confidential.then_some(compiled)
+    (is_confidential || compiled.computes).then_some(compiled)
+}
+
+/// Whether what is computed is its word, and never NULL, or an identifier, which is 0 for NULL.
+const fn counts(fold: Fold) -> bool {
+    !matches!(fold, Fold::Sum | Fold::Least | Fold::Greatest)
 }
 
 /// An aggregate of a program. `None` if it has no place in one.
@@ -349,14 +367,13 @@ unsafe fn step(compiler: &mut Compiler, aggregate: *mut Aggref) -> Option<Step> 
     // SAFETY: the caller's promise.
     unsafe {
         let of = &*aggregate;
-        let is_simple = of.aggdistinct.is_null()
-            && of.aggorder.is_null()
-            && of.aggdirectargs.is_null()
-            && of.agglevelsup == 0;
-        if !is_simple {
+        let function = of.aggfnoid.to_u32();
+        let is_distinct = !of.aggdistinct.is_null();
+        let is_simple = of.aggorder.is_null() && of.aggdirectargs.is_null() && of.agglevelsup == 0;
+        if !is_simple || is_distinct && function != COUNT_VALUES {
             return None;
         }
-        let mut filter = match of.aggfilter.is_null() {
+        let filter = match of.aggfilter.is_null() {
             true => None,
             false => Some(compiler.truth(of.aggfilter.cast())?),
         };
@@ -367,29 +384,59 @@ unsafe fn step(compiler: &mut Compiler, aggregate: *mut Aggref) -> Option<Step> 
         }
         let argument: Option<*mut Node> = first.map(|entry| (*entry).expr.cast());
         let kind = argument.and_then(|argument| types::kind_of(pg_sys::exprType(argument)));
-        let (aggregate, of) = match (of.aggfnoid.to_u32(), argument, kind) {
-            (COUNT_ROWS, None, _) => (None, None),
-            (COUNT_VALUES, Some(argument), Some(_)) => (None, Some(compiler.value(argument)?)),
-            (COUNT_VALUES, Some(argument), None) => {
-                let not_null = compiler.is_not_null(argument)?;
-                filter = Some(match filter {
-                    Some(filter) => compiler.both(filter, not_null)?,
-                    None => not_null,
-                });
-                (None, None)
+        let (fold, of, not_null) = match (argument, kind) {
+            (None, _) if function == COUNT_ROWS => (Fold::Count, None, None),
+            (Some(argument), Some(_)) if function == COUNT_VALUES && !is_distinct => {
+                (Fold::Count, Some(compiler.value(argument)?), None)
             }
-            (_, Some(argument), Some(_)) => {
+            (Some(argument), Some(_)) if function != COUNT_VALUES => {
                 let aggregate = known_aggregate(of.aggfnoid)?;
-                (Some(aggregate), Some(compiler.value(argument)?))
+                (Fold::Of(aggregate), Some(compiler.value(argument)?), None)
+            }
+            (Some(argument), None) => {
+                let fold = fold_of_numbers(function, is_distinct)?;
+                if fold == Fold::Count && (*argument).type_ == NodeTag::T_Var {
+                    // Of any type.
+                    (fold, None, Some(compiler.is_not_null(argument)?))
+                } else {
+                    let number = compiler.number(argument)?;
+                    let of = (fold != Fold::Count).then_some(number.register);
+                    (fold, of, number.not_null)
+                }
             }
             _ => return None,
         };
-        Some(Step {
-            aggregate,
-            of,
-            filter,
-        })
+        let filter = match (filter, not_null) {
+            (Some(filter), Some(not_null)) => Some(compiler.both(filter, not_null)?),
+            (filter, not_null) => filter.or(not_null),
+        };
+        Some(Step { fold, of, filter })
     }
+}
+
+/// What an aggregate function computes of numbers in clear. `None` for one whose result is no such
+/// number.
+const fn fold_of_numbers(function: u32, is_distinct: bool) -> Option<Fold> {
+    Some(match function {
+        COUNT_VALUES if is_distinct => Fold::CountDistinct,
+        COUNT_VALUES => Fold::Count,
+        pg_sys::F_SUM_INT2 | pg_sys::F_SUM_INT4 => Fold::Sum,
+        pg_sys::F_MIN_INT2
+        | pg_sys::F_MIN_INT4
+        | pg_sys::F_MIN_INT8
+        | pg_sys::F_MIN_DATE
+        | pg_sys::F_MIN_TIME
+        | pg_sys::F_MIN_TIMESTAMP
+        | pg_sys::F_MIN_TIMESTAMPTZ => Fold::Least,
+        pg_sys::F_MAX_INT2
+        | pg_sys::F_MAX_INT4
+        | pg_sys::F_MAX_INT8
+        | pg_sys::F_MAX_DATE
+        | pg_sys::F_MAX_TIME
+        | pg_sys::F_MAX_TIMESTAMP
+        | pg_sys::F_MAX_TIMESTAMPTZ => Fold::Greatest,
+        _ => return None,
+    })
 }
 
 /// The aggregate of this library that a function is. `None` for another one.
@@ -426,17 +473,25 @@ pub(super) unsafe fn places(row: *mut List, keys: usize) -> Vec<Place> {
     // SAFETY: the caller's promise.
     unsafe {
         for (at, entry) in items::<pg_sys::TargetEntry>(row).enumerate() {
-            let of = pg_sys::exprType((*entry).expr.cast());
-            let is_value = types::kind_of(of).is_some();
-            places.push(if is_value {
-                Place::Value(word)
+            let expression: *mut Node = (*entry).expr.cast();
+            let is_value = types::kind_of(pg_sys::exprType(expression)).is_some();
+            if is_value {
+                places.push(Place::Value(word));
             } else if at < keys {
                 // Whether it is NULL is a key of its own, before it.
                 word += 1;
-                Place::Word(word)
+                places.push(Place::Word(word));
             } else {
-                Place::Count(word)
-            });
+                let aggregate: *mut Aggref = expression.cast();
+                let is_distinct = !(*aggregate).aggdistinct.is_null();
+                match fold_of_numbers((*aggregate).aggfnoid.to_u32(), is_distinct) {
+                    Some(fold) if !counts(fold) => {
+                        places.push(Place::Number(word));
+                        word += 1;
+                    }
+                    _ => places.push(Place::Count(word)),
+                }
+            }
             word += 1;
         }
     }

@@ -60,6 +60,8 @@ pub(super) struct Compiled {
     pub(super) program: Program,
     /// By input.
     pub(super) sources: Vec<Source>,
+    /// Whether confidential values are computed or compared.
+    pub(super) computes: bool,
     /// Whether results may depend on the session's time zone.
     pub(super) depends_on_time_zone: bool,
     /// Whether it has results of subplans, which may be others when the node is begun again.
@@ -108,7 +110,16 @@ impl Compiler {
             step.filter = step.filter.map(place);
         }
         self.program.sorts().ok()?;
+        let asks = |instruction: &Instruction| {
+            matches!(
+                instruction,
+                Instruction::Compute { .. }
+                    | Instruction::Test { .. }
+                    | Instruction::Compare { .. }
+            )
+        };
         Some(Compiled {
+            computes: self.program.instructions.iter().any(asks),
             program: self.program,
             sources: self.sources,
             depends_on_time_zone: self.depends_on_time_zone,
@@ -130,14 +141,14 @@ impl Compiler {
     }
 
     /// Appends an instruction, and returns its register.
-    fn push(&mut self, instruction: Instruction) -> Option<Register> {
+    pub(super) fn push(&mut self, instruction: Instruction) -> Option<Register> {
         let register = Register::try_from(self.program.instructions.len()).ok()?;
         self.program.instructions.push(instruction);
         (register < INPUT).then_some(register)
     }
 
     /// The register of an input, a new one if there is none from this source yet.
-    fn input(&mut self, source: Source, sort: Sort) -> Option<Register> {
+    pub(super) fn input(&mut self, source: Source, sort: Sort) -> Option<Register> {
         let known = self.sources.iter().position(|known| *known == source);
         let at = known.unwrap_or_else(|| {
             self.sources.push(source);
@@ -164,7 +175,7 @@ impl Compiler {
         Some(())
     }
 
-    /// Appends whether an expression of a type in clear, which has to be a column, is not NULL.
+    /// Appends whether a column is not NULL. `None` for another expression.
     ///
     /// # Safety
     ///
@@ -467,8 +478,7 @@ impl Compiler {
         Some([first?, second.or(first)?, third.or(first)?])
     }
 
-    /// CASE whose results are values: each condition is carried out for the rows for which those
-    /// before it are not true, and each result for the rows that it is for.
+    /// CASE whose results are values.
     ///
     /// # Safety
     ///
@@ -477,6 +487,31 @@ impl Compiler {
         // SAFETY: the caller's promise.
         unsafe {
             let kind = kind_of((*node).casetype)?;
+            self.arms(
+                node,
+                |this, result| this.value(result),
+                |this| this.push(Instruction::Literal { kind, fid: 0 }),
+                Self::choose,
+            )
+        }
+    }
+
+    /// CASE: each condition is carried out for the rows for which those before it are not true, and
+    /// each result for the rows that it is for. `result` appends the instructions of a result,
+    /// `null` those of NULL, and `choose` the choice between two results by a truth.
+    ///
+    /// # Safety
+    ///
+    /// A node of a finished plan.
+    pub(super) unsafe fn arms<T>(
+        &mut self,
+        node: *mut pg_sys::CaseExpr,
+        result: impl Fn(&mut Self, *mut pg_sys::Node) -> Option<T>,
+        null: impl FnOnce(&mut Self) -> Option<T>,
+        choose: impl Fn(&mut Self, Register, T, T) -> Option<T>,
+    ) -> Option<T> {
+        // SAFETY: the caller's promise.
+        unsafe {
             if !(*node).arg.is_null() {
                 return None;
             }
@@ -484,26 +519,36 @@ impl Compiler {
             for arm in items::<pg_sys::CaseWhen>((*node).args) {
                 let condition = self.truth((*arm).expr.cast())?;
                 self.narrow(condition, truths::TRUE)?;
-                let result = self.value((*arm).result.cast())?;
+                let result = result(self, (*arm).result.cast())?;
                 self.push(Instruction::Widen)?;
                 self.narrow(condition, truths::FALSE | truths::NULL)?;
                 arms.push((condition, result));
             }
             let mut otherwise = if (*node).defresult.is_null() {
-                self.push(Instruction::Literal { kind, fid: 0 })?
+                null(self)?
             } else {
-                self.value((*node).defresult.cast())?
+                result(self, (*node).defresult.cast())?
             };
             for (of, then) in arms.into_iter().rev() {
                 self.push(Instruction::Widen)?;
-                otherwise = self.push(Instruction::Choose {
-                    of,
-                    then,
-                    otherwise,
-                })?;
+                otherwise = choose(self, of, then, otherwise)?;
             }
             Some(otherwise)
         }
+    }
+
+    /// Appends the choice between two registers by a truth.
+    pub(super) fn choose(
+        &mut self,
+        of: Register,
+        then: Register,
+        otherwise: Register,
+    ) -> Option<Register> {
+        self.push(Instruction::Choose {
+            of,
+            then,
+            otherwise,
+        })
     }
 
     /// Appends the beginning of instructions for some rows only.

@@ -75,7 +75,7 @@ fn values_of(
             };
             Values::Numbers((0..all).map(number).collect())
         }
-        (Place::Value(at) | Place::Count(at), _) => {
+        (Place::Value(at) | Place::Count(at) | Place::Number(at), _) => {
             let number = |group| Some(word(group, at).cast_signed());
             Values::Numbers((0..all).map(number).collect())
         }

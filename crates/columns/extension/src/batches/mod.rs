@@ -11,6 +11,7 @@ mod aggregate_plan;
 mod expressions;
 mod group_order;
 mod nodes;
+mod numbers;
 mod operands;
 mod output;
 mod rewrite;

@@ -3,8 +3,8 @@
 //! Must not: read or write bytes.
 
 use super::{
-    AGGREGATES_MAX, Arg, DEPTH_MAX, Fault, Field, Gives, INPUTS_MAX, INSTRUCTIONS_MAX, Instruction,
-    KEYS_MAX, Program, Register, Sort, Step, by_code, orders, truths,
+    AGGREGATES_MAX, Arg, DEPTH_MAX, Fault, Field, Fold, Gives, INPUTS_MAX, INSTRUCTIONS_MAX,
+    Instruction, KEYS_MAX, Program, Register, Sort, Step, by_code, orders, truths,
 };
 
 /// The sorts of a program's registers so far.
@@ -110,7 +110,7 @@ impl Sorts {
                 self.truth(of)?;
                 let sort = self.get(then)?;
                 match self.get(otherwise)? {
-                    other if other == sort && sort != Sort::Plain => Ok(sort),
+                    other if other == sort => Ok(sort),
                     _ => Err(Fault::BadRequest),
                 }
             }
@@ -154,11 +154,12 @@ impl Sorts {
     /// Whether an aggregate takes what its registers hold.
     fn take(&self, step: &Step) -> bool {
         let filters = step.filter.is_none_or(|filter| self.truth(filter).is_ok());
-        let fits = match (step.aggregate, step.of.map(|of| self.get(of))) {
-            (None, None | Some(Ok(Sort::Value(_) | Sort::Truth))) => true,
+        let fits = match (step.fold, step.of.map(|of| self.get(of))) {
+            (Fold::Count, None | Some(Ok(Sort::Value(_) | Sort::Truth))) => true,
             // The texts of `string_agg` need a delimiter, which a program has no place for.
-            (Some(super::Aggregate::StringAgg), _) => false,
-            (Some(aggregate), Some(Ok(Sort::Value(kind)))) => aggregate.gives(kind).is_some(),
+            (Fold::Of(super::Aggregate::StringAgg), _) => false,
+            (Fold::Of(aggregate), Some(Ok(Sort::Value(kind)))) => aggregate.gives(kind).is_some(),
+            (fold, Some(Ok(Sort::Plain))) => fold.takes_numbers(),
             _ => false,
         };
         filters && fits

@@ -7,13 +7,13 @@
 //! | input | 2 | its sort, and its kind |
 //! | instruction | 16 | its code, a detail, a function, two registers, a word |
 //! | key | 2 | its register |
-//! | aggregate | 6 | its number, 0 for a count; register and filter, 0xffff for none |
+//! | aggregate | 6 | its number, or that of what is computed in clear; register and filter, 0xffff for none |
 //!
 //! Must not: know which programs are valid.
 
 use strongroom_format::columns::Kind;
 
-use super::{Instruction, Program, Register, Sort, Step};
+use super::{Fold, Instruction, Program, Register, Sort, Step};
 use crate::function::Aggregate;
 
 /// Numbers of the sorts of inputs.
@@ -38,6 +38,39 @@ mod code {
     pub(super) const WIDEN: u8 = 11;
     pub(super) const CHOOSE: u8 = 12;
     pub(super) const KEEP: u8 = 13;
+}
+
+/// Numbers of what is computed in clear. Those of aggregates of values are below 0x8000.
+mod fold {
+    pub(super) const COUNT: u16 = 0;
+    pub(super) const COUNT_DISTINCT: u16 = 0x8000;
+    pub(super) const SUM: u16 = 0x8001;
+    pub(super) const LEAST: u16 = 0x8002;
+    pub(super) const GREATEST: u16 = 0x8003;
+}
+
+/// The number of what is computed.
+const fn number_of(of: Fold) -> u16 {
+    match of {
+        Fold::Count => fold::COUNT,
+        Fold::CountDistinct => fold::COUNT_DISTINCT,
+        Fold::Sum => fold::SUM,
+        Fold::Least => fold::LEAST,
+        Fold::Greatest => fold::GREATEST,
+        Fold::Of(aggregate) => aggregate as u16,
+    }
+}
+
+/// What has this number. `None` for an unknown one.
+fn fold_of(number: u16) -> Option<Fold> {
+    Some(match number {
+        fold::COUNT => Fold::Count,
+        fold::COUNT_DISTINCT => Fold::CountDistinct,
+        fold::SUM => Fold::Sum,
+        fold::LEAST => Fold::Least,
+        fold::GREATEST => Fold::Greatest,
+        number => Fold::Of(Aggregate::from_number(number)?),
+    })
 }
 
 /// Stands for no register.
@@ -119,7 +152,7 @@ pub(super) fn encode(program: &Program) -> Vec<u8> {
         bytes.extend_from_slice(&key.to_le_bytes());
     }
     for step in &program.aggregates {
-        let number = step.aggregate.map_or(0, |aggregate| aggregate as u16);
+        let number = number_of(step.fold);
         let registers = [step.of.unwrap_or(NONE), step.filter.unwrap_or(NONE)];
         bytes.extend_from_slice(&number.to_le_bytes());
         for register in registers {
@@ -255,10 +288,7 @@ pub(super) fn decode(mut bytes: &[u8]) -> Option<Program> {
         program.aggregates.push(Step {
             of: register()?,
             filter: register()?,
-            aggregate: match number {
-                0 => None,
-                number => Some(Aggregate::from_number(number)?),
-            },
+            fold: fold_of(number)?,
         });
     }
     from.is_empty().then_some(program)

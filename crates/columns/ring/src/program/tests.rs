@@ -10,12 +10,8 @@ fn code(name: &str, args: &[Arg]) -> u16 {
 }
 
 /// An aggregate.
-fn step(aggregate: Option<Aggregate>, of: Option<Register>, filter: Option<Register>) -> Step {
-    Step {
-        aggregate,
-        of,
-        filter,
-    }
+fn step(fold: Fold, of: Option<Register>, filter: Option<Register>) -> Step {
+    Step { fold, of, filter }
 }
 
 /// A program with every instruction.
@@ -75,9 +71,13 @@ fn program() -> Program {
         instructions,
         keys: vec![1, 3, 2, 15],
         aggregates: vec![
-            step(Some(Aggregate::Sum), Some(15), Some(13)),
-            step(None, None, None),
-            step(Some(Aggregate::Max), Some(18), None),
+            step(Fold::Of(Aggregate::Sum), Some(15), Some(13)),
+            step(Fold::Count, None, None),
+            step(Fold::Of(Aggregate::Max), Some(18), None),
+            step(Fold::CountDistinct, Some(3), None),
+            step(Fold::Sum, Some(17), None),
+            step(Fold::Least, Some(3), None),
+            step(Fold::Greatest, Some(3), Some(13)),
         ],
     }
 }
@@ -175,7 +175,9 @@ fn a_program_that_breaks_a_rule_is_refused() {
     is_refused(|program| program.aggregates[0].filter = Some(0));
     is_refused(|program| program.aggregates[0].of = Some(1));
     is_refused(|program| program.aggregates[0].of = None);
-    is_refused(|program| program.aggregates[0].aggregate = Some(Aggregate::StringAgg));
+    is_refused(|program| program.aggregates[3].of = Some(0));
+    is_refused(|program| program.aggregates[4].of = None);
+    is_refused(|program| program.aggregates[0].fold = Fold::Of(Aggregate::StringAgg));
     is_refused(|program| program.inputs = vec![Sort::Truth; INPUTS_MAX + 1]);
     is_refused(|program| program.keys = vec![0; KEYS_MAX + 1]);
     is_refused(|program| program.aggregates = vec![program.aggregates[1]; AGGREGATES_MAX + 1]);

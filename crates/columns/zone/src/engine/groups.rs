@@ -3,10 +3,11 @@
 //! Invariant: keys and states are never moved but to memory whose former place is overwritten, and
 //! are overwritten when they are dropped. Must not: give anything to the backend.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
 use strongroom_columns_ring::Fault;
-use strongroom_columns_ring::program::{Program, Sort, Step};
+use strongroom_columns_ring::program::{Fold, Program, Sort, Step};
 use strongroom_columns_values::{Accumulator, Buf, Out, Value, token_bytes};
 
 /// The most groups of a program.
@@ -20,8 +21,54 @@ const EMPTY: u32 = u32::MAX;
 pub(super) enum GroupState {
     /// Number of rows.
     Count(u64),
-    /// An aggregate.
+    /// The different ones of numbers in clear.
+    Distinct(HashSet<u64>),
+    /// Of numbers in clear the sum, the least or the greatest so far. `None` before the first one.
+    Number(Fold, Option<i64>),
+    /// An aggregate of values.
     Total(Accumulator),
+}
+
+impl GroupState {
+    /// Bytes of what it keeps beyond itself, about.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Count(_) | Self::Number(..) => 0,
+            Self::Distinct(numbers) => numbers.capacity() * 2 * size_of::<u64>(),
+            Self::Total(total) => total.kept_bytes(),
+        }
+    }
+
+    /// Adds a row: its value, or none if all rows count.
+    ///
+    /// # Errors
+    /// Those of [`Accumulator::add`]; [`Fault::Int8OutOfRange`] if a sum of numbers overflows;
+    /// [`Fault::BadRequest`] without a value that it needs, [`Fault::KindMismatch`] for bytes in
+    /// the place of a number.
+    pub(super) fn add(&mut self, value: Option<Value<'_>>) -> Result<(), Fault> {
+        if let Self::Count(count) = self {
+            *count = count.saturating_add(1);
+            return Ok(());
+        }
+        let value = value.ok_or(Fault::BadRequest)?;
+        match self {
+            Self::Count(_) => {}
+            Self::Distinct(numbers) => {
+                numbers.insert(value.word()?);
+            }
+            Self::Number(fold, so_far) => {
+                let number = value.int8()?;
+                *so_far = Some(match (fold, *so_far) {
+                    (_, None) => number,
+                    (Fold::Least, Some(before)) => before.min(number),
+                    (Fold::Greatest, Some(before)) => before.max(number),
+                    (_, Some(before)) => before.checked_add(number).ok_or(Fault::Int8OutOfRange)?,
+                });
+            }
+            Self::Total(total) => total.add(value, None)?,
+        }
+        Ok(())
+    }
 }
 
 /// A key of a group, as its first row had it.
@@ -220,8 +267,13 @@ impl Groups {
 /// The states of a new group. `Fault::BadRequest` for an aggregate that there is not.
 pub(super) fn new_states(program: &Program, sorts: &[Sort]) -> Result<Box<[GroupState]>, Fault> {
     let state = |step: &Step| {
-        let Some(aggregate) = step.aggregate else {
-            return Ok(GroupState::Count(0));
+        let aggregate = match step.fold {
+            Fold::Count => return Ok(GroupState::Count(0)),
+            Fold::CountDistinct => return Ok(GroupState::Distinct(HashSet::new())),
+            Fold::Sum | Fold::Least | Fold::Greatest => {
+                return Ok(GroupState::Number(step.fold, None));
+            }
+            Fold::Of(aggregate) => aggregate,
         };
         let of = step.of.and_then(|of| sorts.get(usize::from(of)));
         match of {

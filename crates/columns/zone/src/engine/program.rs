@@ -297,6 +297,8 @@ impl Zone {
                 let slot = slots.next();
                 words.push(match state {
                     GroupState::Count(count) => *count,
+                    GroupState::Distinct(numbers) => numbers.len() as u64,
+                    GroupState::Number(_, number) => number.unwrap_or(0).cast_unsigned(),
                     GroupState::Total(total) => match total.finish()? {
                         None => 0,
                         Some(result) => {

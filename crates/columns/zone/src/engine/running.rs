@@ -90,7 +90,7 @@ impl Programs {
 
 #[cfg(test)]
 mod tests {
-    use strongroom_columns_ring::program::Step;
+    use strongroom_columns_ring::program::{Fold, Step};
 
     use super::*;
     use crate::engine::groups::GroupState;
@@ -99,7 +99,7 @@ mod tests {
     fn counting(groups: i64) -> Running {
         let kind = strongroom_format::columns::Kind::Int8;
         let count = Step {
-            aggregate: None,
+            fold: Fold::Count,
             of: None,
             filter: None,
         };

@@ -3,7 +3,7 @@
 //! beside the same in Rust; tickets with limits.
 
 use strongroom_columns_ring::function::{Aggregate, Arg, by_name};
-use strongroom_columns_ring::program::{Instruction, Program, Sort, Step, orders, truths};
+use strongroom_columns_ring::program::{Fold, Instruction, Program, Sort, Step, orders, truths};
 use strongroom_columns_ring::{ANSWER_HALF, Broken, Descriptor, Fault, Host, Op};
 use strongroom_format::columns::Kind;
 
@@ -37,7 +37,7 @@ pub(super) fn compare(orders: u8, a: u16, b: u16) -> Instruction {
 
 /// The number of rows.
 pub(super) const COUNT: Step = Step {
-    aggregate: None,
+    fold: Fold::Count,
     of: None,
     filter: None,
 };
@@ -45,7 +45,7 @@ pub(super) const COUNT: Step = Step {
 /// An aggregate of a register, for all rows.
 pub(super) fn of(aggregate: Aggregate, register: u16) -> Step {
     Step {
-        aggregate: Some(aggregate),
+        fold: Fold::Of(aggregate),
         of: Some(register),
         filter: None,
     }
@@ -202,17 +202,13 @@ fn a_condition_is_true_for_the_rows_for_which_sql_has_it() {
 /// What is computed of each group: how many rows, and how many of them have a value; sum, least and
 /// greatest value.
 fn aggregates(of: u16) -> Vec<Step> {
-    let step = |aggregate, of, filter| Step {
-        aggregate,
-        of,
-        filter,
-    };
+    let step = |fold, of, filter| Step { fold, of, filter };
     vec![
-        step(None, None, None),
-        step(None, Some(of), None),
-        step(Some(Aggregate::Sum), Some(of), None),
-        step(Some(Aggregate::Min), Some(of), None),
-        step(Some(Aggregate::Max), Some(of), Some(2)),
+        step(Fold::Count, None, None),
+        step(Fold::Count, Some(of), None),
+        step(Fold::Of(Aggregate::Sum), Some(of), None),
+        step(Fold::Of(Aggregate::Min), Some(of), None),
+        step(Fold::Of(Aggregate::Max), Some(of), Some(2)),
     ]
 }
 
@@ -243,7 +239,7 @@ fn groups_are_those_that_sql_makes() {
             aggregates: aggregates(1)
                 .into_iter()
                 // The sum of bigints is a numeric; it is looked at below.
-                .filter(|step| step.aggregate != Some(Aggregate::Sum))
+                .filter(|step| step.fold != Fold::Of(Aggregate::Sum))
                 .collect(),
             ..Program::default()
         };
@@ -406,6 +402,64 @@ fn what_is_not_carried_out_for_a_row_does_not_fail_for_it() {
     });
 }
 
+/// What is computed of numbers in clear is told in clear; which of two numbers counts may depend on
+/// a confidential condition.
+#[test]
+fn numbers_in_clear_are_added_up_beside_values() {
+    with_zone("numbers", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let limit = scene.int8(&mut host, A, 10);
+        let step = |fold, register, filter| Step {
+            fold,
+            of: Some(register),
+            filter,
+        };
+        let program = Program {
+            inputs: vec![NUMBER, Sort::Plain, NUMBER, Sort::Truth],
+            instructions: vec![
+                literal(limit),
+                compare(orders::GREATER, 2, 4),
+                Instruction::Number(100),
+                Instruction::Choose {
+                    of: 5,
+                    then: 6,
+                    otherwise: 1,
+                },
+            ],
+            keys: vec![0],
+            aggregates: vec![
+                step(Fold::CountDistinct, 1, None),
+                step(Fold::Sum, 7, None),
+                step(Fold::Least, 1, None),
+                step(Fold::Greatest, 1, Some(3)),
+            ],
+        };
+        let kept = keep(&mut host, &program).unwrap();
+        let [a, b] = [1, 2].map(|key| scene.int8(&mut host, A, key));
+        let values = [5, 11, 12, 10].map(|value| scene.int8(&mut host, A, value));
+        let minus = 3_i64.wrapping_neg().cast_unsigned();
+        let inputs: [&[u64]; 4] = [
+            &[a, a, a, b],
+            &[7, 7, minus, 4],
+            &[values[0], values[1], values[2], values[3]],
+            &[1, 1, 0, 0],
+        ];
+        run(&mut host, kept, &inputs).unwrap();
+        let found = groups(&mut host, kept, 5).unwrap();
+        assert_eq!(found, [[a, 2, 207, minus, 7], [b, 1, 4, 4, 0]]);
+        // A sum of numbers has 64 bits.
+        let sum = Program {
+            inputs: vec![Sort::Plain],
+            aggregates: vec![step(Fold::Sum, 0, None)],
+            ..Program::default()
+        };
+        let kept = keep(&mut host, &sum).unwrap();
+        let most = i64::MAX.cast_unsigned();
+        let refused = run(&mut host, kept, &[&[most, 1]]);
+        assert_eq!(refused, fault(Fault::Int8OutOfRange));
+    });
+}
+
 /// Rows whose values are long, or whose conditions take long, are done some at a time; nobody is
 /// kept waiting for all of them.
 #[test]
@@ -497,7 +551,7 @@ fn programs_that_are_not_there_or_not_valid_are_refused() {
         let text = scene.text(&mut host, A, "x");
         let counted = Program {
             aggregates: vec![Step {
-                aggregate: None,
+                fold: Fold::Count,
                 of: Some(0),
                 filter: None,
             }],

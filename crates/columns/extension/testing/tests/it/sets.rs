@@ -76,6 +76,16 @@ const STATEMENTS: &[&str] = &[
     "select count(*) from sale where weight > 4.5",
     "select count(*), count(amount), count(shop), sum(amount), avg(price), min(day), max(note) from sale",
     "select sum(amount), max(day), count(*) from sale where false",
+    "select state, sum(case when number > 3 or number < 0 then 1 else 0 end), count(distinct shop),
+            count(case when amount > 20 then 1 end), sum(shop), min(id), max(id) filter (where number = 7)
+     from sale group by state order by state",
+    "select count(distinct id), sum(case when day < date '2024-03-01' then shop when number is null then 7 end),
+            min(shop) filter (where note is null and number > 100) from sale where amount > 0",
+    "select name, count(distinct sale.id), sum(case when state = 'A' then 1 when state = 'N' then null else 2 end)
+     from sale join shop on shop.id = shop group by name order by name",
+    "select shop, day, count(distinct number % 3), count(distinct id) from sale group by shop, day order by shop, day",
+    "select sum(case when amount > 0 then id else 2000000000 end) from sale",
+    "select count(*) filter (where state = 'A' and amount > 3) from sale",
     "select sum(amount) filter (where state = 'A'), count(*) filter (where number > 0), sum(number) from sale",
     "select state, count(*), sum(amount), sum(price * (1 - amount / 100)), avg(amount), min(note) from sale
          where day <= date '2024-09-01' group by state order by state",

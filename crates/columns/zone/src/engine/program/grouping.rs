@@ -3,7 +3,7 @@
 //! Must not: give anything to the backend.
 
 use strongroom_columns_ring::Fault;
-use strongroom_columns_ring::program::{Program, Register, Sort, Step};
+use strongroom_columns_ring::program::{Fold, Program, Register, Sort, Step};
 use strongroom_columns_values::{Accumulator, Out};
 use strongroom_format::columns::channel::right;
 
@@ -101,7 +101,7 @@ impl Zone {
         let mut count = 0;
         let steps = running.program.aggregates.iter().zip(&mut running.scopes);
         for (step, total) in steps {
-            let (Some(aggregate), Some(of)) = (step.aggregate, step.of) else {
+            let (Fold::Of(aggregate), Some(of)) = (step.fold, step.of) else {
                 continue;
             };
             let Some(Sort::Value(kind)) = running.sorts.get(usize::from(of)).copied() else {
@@ -166,20 +166,12 @@ fn add_row(running: &mut Running, chunk: &Chunk<'_>, row: usize) -> Result<(), F
     let group = groups.get_mut(number).ok_or(Fault::BadRequest)?;
     let mut more = 0;
     for (step, state) in program.aggregates.iter().zip(&mut group.states) {
-        let before = kept_bytes(state);
+        let before = state.size();
         add_value(chunk, *step, row, state)?;
-        more += kept_bytes(state).saturating_sub(before);
+        more += state.size().saturating_sub(before);
     }
     groups.grow_by(more);
     Ok(())
-}
-
-/// Number of bytes of the value that an aggregate keeps.
-fn kept_bytes(state: &GroupState) -> usize {
-    match state {
-        GroupState::Count(_) => 0,
-        GroupState::Total(total) => total.kept_bytes(),
-    }
 }
 
 /// Adds a row to one aggregate of its group.
@@ -201,14 +193,7 @@ fn add_value(
         },
         None => None,
     };
-    match (state, value) {
-        (GroupState::Count(count), _) => {
-            *count = count.saturating_add(1);
-            Ok(())
-        }
-        (GroupState::Total(total), Some(value)) => total.add(value, None),
-        (GroupState::Total(_), None) => Err(Fault::BadRequest),
-    }
+    state.add(value)
 }
 
 /// The keys of a group whose first row this is.
