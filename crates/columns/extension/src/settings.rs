@@ -4,7 +4,7 @@
 //! Must not: hold a secret that the server must not have. The group's secret is the server's own.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,6 +65,7 @@ pub(crate) fn define() {
         c"Path of the socket of the zone that holds the values of confidential columns.",
         &ZONE,
         pg_sys::GUC_SUPERUSER_ONLY,
+        None,
     );
     define_number(
         c"strongroom.sweep_delay",
@@ -113,6 +114,8 @@ pub(crate) fn define() {
         c"Name of a record that the zone is to make of what this session asks it; empty for none.",
         &RECORD,
         pg_sys::GUC_SUPERUSER_ONLY,
+        // A record has single operations only, and plans may have nodes.
+        Some(discard_plans),
     );
     // PostgreSQL passes all settings to parallel workers, and nothing else that belongs to a
     // library.
@@ -124,7 +127,14 @@ pub(crate) fn define() {
             | pg_sys::GUC_NO_SHOW_ALL
             | pg_sys::GUC_NOT_IN_SAMPLE
             | pg_sys::GUC_DISALLOW_IN_FILE,
+        None,
     );
+}
+
+/// Called when a setting is changed: has every plan made again.
+extern "C-unwind" fn discard_plans(_value: *const c_char, _extra: *mut c_void) {
+    // SAFETY: marks plans, and neither reads a catalog nor allocates.
+    unsafe { pg_sys::ResetPlanCache() };
 }
 
 /// Defines a boolean setting with PostgreSQL that everybody may change, whose variable is `at`.
@@ -174,8 +184,14 @@ fn define_number(
 }
 
 /// Defines a string setting with PostgreSQL that only superusers change, whose variable is `at`;
-/// empty at first.
-fn define_text(name: &CStr, purpose: &CStr, at: &'static TextSetting, flags: u32) {
+/// empty at first. `on_change` is called when it is changed.
+fn define_text(
+    name: &CStr,
+    purpose: &CStr,
+    at: &'static TextSetting,
+    flags: u32,
+    on_change: pg_sys::GucStringAssignHook,
+) {
     let flags = i32::try_from(flags).unwrap_or_default();
     // SAFETY: the strings are copied or live for ever; the variable is static.
     unsafe {
@@ -188,7 +204,7 @@ fn define_text(name: &CStr, purpose: &CStr, at: &'static TextSetting, flags: u32
             pg_sys::GucContext::PGC_SUSET,
             flags,
             None,
-            None,
+            on_change,
             None,
         );
     }

@@ -109,8 +109,8 @@ pub enum Op {
     /// came, at most [`crate::Program::groups_per_call`]: for each in the data area, from `b`, a
     /// word for each key and each aggregate. The word of a key that is an input is the input in the
     /// group's first row, a count's word is the count. A value that was computed is in an
-    /// ephemeral, `r` for the first word of the first group, `r` + 1 for its second and so on; its
-    /// word is the identifier, or 0 for NULL. Answers with how many groups are written, and in
+    /// ephemeral, `r` for the first of them, `r` + 1 for the second and so on; its word is the
+    /// identifier, or 0 for NULL. Answers with how many groups are written, and in
     /// `aux` with the number of all.
     Groups = 51,
 

@@ -239,6 +239,20 @@ impl Program {
         self.keys.len() + self.aggregates.len()
     }
 
+    /// Whether [`crate::Op::Groups`] puts what this word of a group stands for into an ephemeral,
+    /// unless it is NULL: keys and aggregates whose values are computed.
+    #[must_use]
+    pub fn is_put(&self, word: usize) -> bool {
+        match (self.keys.get(word), word.checked_sub(self.keys.len())) {
+            (Some(key), _) => usize::from(*key) >= self.inputs.len(),
+            (None, Some(at)) => {
+                let step = self.aggregates.get(at);
+                step.is_some_and(|step| matches!(step.fold, Fold::Of(_)))
+            }
+            (None, None) => false,
+        }
+    }
+
     /// The most groups that one [`crate::Op::Groups`] writes.
     #[must_use]
     pub fn groups_per_call(&self) -> usize {

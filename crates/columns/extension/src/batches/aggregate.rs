@@ -14,13 +14,13 @@ use pg_sys::{
 };
 use pgrx::pg_sys;
 
-use super::aggregate_plan::{Place, compile, keys_and_order, places};
+use super::aggregate_plan::{Kept, Place, compile, kept_of, places};
 use super::expressions::Source;
 use super::group_order::{self, OrderKey};
 use super::nodes::{Callbacks, Shared};
 use super::rows::{ASK, IS_TRUE};
 use super::sending::{SentProgram, by_input, input_word};
-use super::{nodes, output, scan};
+use super::{conditions, nodes, output};
 use crate::call::{call_postgres, guarded};
 use crate::fault;
 use crate::ring::batches::{BatchAnswer, rows_max};
@@ -60,8 +60,11 @@ struct Grouping {
     program: Option<SentProgram>,
     /// The order in which groups are returned; empty for that of their first rows.
     order: Vec<OrderKey>,
-    /// The conditions on groups that the zone is asked about, as ordinary expressions.
-    conditions: *mut pg_sys::ExprState,
+    /// The conditions on groups that the zone is asked about, as ordinary expressions, and the
+    /// others.
+    asked: *mut pg_sys::ExprState,
+    behind: *mut pg_sys::ExprState,
+    /// The program of the former; made when there is a group.
     having: Option<SentProgram>,
     /// By column of the node's rows: where its word is among those of a group.
     places: Vec<Place>,
@@ -92,7 +95,7 @@ extern "C-unwind" fn create_state(_plan: *mut CustomScan) -> *mut Node {
     guarded(|| nodes::new_state::<Grouping>(&EXEC_METHODS))
 }
 
-/// Begins the node and the one below, and makes the program. Asks nothing of the zone.
+/// Begins the node and the one below. Asks nothing of the zone.
 extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flags: c_int) {
     guarded(|| {
         // SAFETY: PostgreSQL's own nodes, for as long as the query is executed.
@@ -101,13 +104,13 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
             let below = (*plan).scan.plan.lefttree;
             (*node).ss.ps.lefttree = pg_sys::ExecInitNode(below, estate, flags);
             let row = (*plan).custom_scan_tlist;
-            let (keys, order) = keys_and_order(plan);
-            let conditions = (*plan).custom_exprs;
+            let Kept { keys, order, .. } = kept_of(plan);
             let grouping = Grouping {
                 places: places(row, keys),
                 order,
                 program: None,
-                conditions: pg_sys::ExecInitQual(conditions, &raw mut (*node).ss.ps),
+                asked: nodes::init_conditions(conditions::with_zone(plan), node),
+                behind: nodes::init_conditions(conditions::behind(plan), node),
                 having: None,
                 has_all: false,
                 words: Vec::new(),
@@ -139,7 +142,6 @@ extern "C-unwind" fn next(node: *mut CustomScanState) -> *mut TupleTableSlot {
         // SAFETY: a node that was begun; PostgreSQL calls it once at a time.
         unsafe {
             if !grouping_of(node).has_all {
-                make_programs(node);
                 read_all(node);
                 grouping_of(node).has_all = true;
             }
@@ -150,13 +152,8 @@ extern "C-unwind" fn next(node: *mut CustomScanState) -> *mut TupleTableSlot {
                 let Some(answer) = grouping.fill(slot) else {
                     return slot;
                 };
-                let qual = (*node).ss.ps.qual;
-                let conditions = if answer == ASK {
-                    [grouping.conditions, qual]
-                } else {
-                    [std::ptr::null_mut(), qual]
-                };
-                let returned = call_postgres(|| nodes::returned(node, slot, &conditions));
+                let open = nodes::open_conditions(answer, grouping.asked, grouping.behind);
+                let returned = call_postgres(|| nodes::returned(node, slot, open));
                 if let Some(returned) = returned {
                     return returned;
                 }
@@ -308,56 +305,55 @@ impl Grouping {
     }
 }
 
-/// Makes the programs of the aggregation and of its conditions, whose parameters are known now.
-///
-/// # Safety
-///
-/// A node of this module that was begun.
-unsafe fn make_programs(node: *mut CustomScanState) {
-    // SAFETY: the caller's promise. A subplan may be executed meanwhile, so that no reference to
-    // the state is held.
-    unsafe {
-        let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
-        let context = (*node).ss.ps.ps_ExprContext;
-        let (keys, _) = keys_and_order(plan);
-        let compiled = compile((*plan).custom_scan_tlist, keys, context);
-        let conditions = (*plan).custom_exprs;
-        let having = (!conditions.is_null())
-            .then(|| scan::compile(conditions, pg_sys::INDEX_VAR, context))
-            .flatten();
-        let grouping = grouping_of(node);
-        grouping.program = compiled.map(SentProgram::new);
-        grouping.having = having.map(SentProgram::new);
-    }
-}
-
-/// Reads all rows of the node below, and sends them to the zone in batches.
+/// Reads all rows of the node below, and sends them to the zone in batches. The program is made when
+/// there is a row, because a subplan whose result it has is executed for rows only; so is that of
+/// the conditions when there is a group.
 ///
 /// # Safety
 ///
 /// A node of this module that was begun.
 unsafe fn read_all(node: *mut CustomScanState) {
-    // SAFETY: the caller's promise.
-    let (sources, below) = unsafe {
-        let sources = grouping_of(node).program().compiled.sources.clone();
-        (sources, (*node).ss.ps.lefttree)
-    };
-    let size = rows_max(sources.len());
-    let mut sent: Option<Sent> = None;
-    loop {
-        let mut words = Vec::with_capacity(size * sources.len());
-        // SAFETY: the caller's promise.
-        let (rows, has_ended) = unsafe { read_rows(below, &sources, size, &mut words) };
-        let words = by_input(&words, sources.len());
-        // SAFETY: as above; no row is read meanwhile.
-        let grouping = unsafe { grouping_of(node) };
-        grouping.finish(sent.take());
-        if rows > 0 {
-            sent = Some(grouping.send(words, rows));
-        }
-        if has_ended {
-            grouping.finish(sent);
-            return;
+    // SAFETY: the caller's promise. A subplan may be executed while a program is made, so that no
+    // reference to the state is held meanwhile.
+    unsafe {
+        let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
+        let (below, context) = ((*node).ss.ps.lefttree, (*node).ss.ps.ps_ExprContext);
+        let keys = kept_of(plan).keys;
+        let compiled = |context| compile((*plan).custom_scan_tlist, keys, context);
+        let Some(shape) = compiled(std::ptr::null_mut()) else {
+            fault::raise_internal("an aggregation of a plan is not in a program");
+        };
+        let sources = shape.sources.clone();
+        let mut shape = Some(shape);
+        let size = rows_max(sources.len());
+        let mut sent: Option<Sent> = None;
+        loop {
+            let mut words = Vec::with_capacity(size * sources.len());
+            let (rows, has_ended) = read_rows(below, &sources, size, &mut words);
+            let words = by_input(&words, sources.len());
+            if let Some(shape) = shape.take() {
+                let program = if rows > 0 {
+                    compiled(context)
+                } else {
+                    Some(shape)
+                };
+                let has_groups = rows > 0 || keys == 0;
+                let asked = conditions::with_zone(plan);
+                let having = (has_groups && !asked.is_null())
+                    .then(|| conditions::compile(asked, pg_sys::INDEX_VAR, context));
+                let grouping = grouping_of(node);
+                grouping.program = program.map(SentProgram::new);
+                grouping.having = having.flatten().map(SentProgram::new);
+            }
+            let grouping = grouping_of(node);
+            grouping.finish(sent.take());
+            if rows > 0 {
+                sent = Some(grouping.send(words, rows));
+            }
+            if has_ended {
+                grouping.finish(sent);
+                return;
+            }
         }
     }
 }
@@ -414,20 +410,24 @@ extern "C-unwind" fn rescan(node: *mut CustomScanState) {
     guarded(|| {
         // SAFETY: a node that was begun.
         unsafe {
+            let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
+            let below = (*node).ss.ps.lefttree;
+            let is_same = (*node).ss.ps.chgParam.is_null() && (*below).chgParam.is_null();
             let grouping = grouping_of(node);
-            drop(grouping.program.take());
-            drop(grouping.having.take());
-            grouping.has_all = false;
+            // A hashed aggregation gives its groups again (nodeAgg.c).
+            if !(is_same && kept_of(plan).is_hashed) {
+                drop(grouping.program.take());
+                drop(grouping.having.take());
+                grouping.has_all = false;
+            }
             grouping.words.clear();
             grouping.answers.clear();
             grouping.groups.clear();
             grouping.at = 0;
             grouping.fetched = 0;
             grouping.all = None;
-            let below = (*node).ss.ps.lefttree;
-            // A node whose parameters have changed is begun again when it is read.
-            if (*below).chgParam.is_null() {
-                pg_sys::ExecReScan(below);
+            if !grouping.has_all {
+                nodes::begin_again(below);
             }
         }
     });
@@ -443,9 +443,9 @@ extern "C-unwind" fn explain(
         // SAFETY: PostgreSQL's own structures, for as long as the call.
         unsafe {
             let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
-            let (keys, order) = keys_and_order(plan);
+            let Kept { keys, order, .. } = kept_of(plan);
             output::expressions(c"Zone Group Key", plan, keys, ancestors, state);
-            output::conditions(plan, (*plan).custom_exprs, ancestors, state);
+            output::conditions(plan, ancestors, state);
             if !order.is_empty() {
                 output::text(c"Group Order", c"sorted", state);
             }

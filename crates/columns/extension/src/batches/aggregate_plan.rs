@@ -8,11 +8,14 @@ use std::ffi::{c_int, c_void};
 use pg_sys::{Agg, Aggref, List, Node, NodeTag, Oid, Plan, Var};
 use pgrx::pg_sys;
 use strongroom_columns_ring::function::{AGGREGATE_NAMES, Aggregate};
-use strongroom_columns_ring::program::{Fold, Step};
+use strongroom_columns_ring::program::{Fold, Instruction, Program, Sort, Step, truths};
 
+use strongroom_format::columns::Kind;
+
+use super::conditions::Conditions;
 use super::expressions::{Compiled, Compiler};
 use super::group_order::OrderKey;
-use super::{nodes, scan};
+use super::nodes;
 use crate::catalog::options::items;
 use crate::catalog::types;
 use crate::ring::zone;
@@ -76,34 +79,61 @@ pub(super) unsafe fn replace(
         let below = (*plan).lefttree;
         let (below, order) = match (*replaced).aggstrategy {
             pg_sys::AggStrategy::AGG_HASHED | pg_sys::AggStrategy::AGG_PLAIN => (below, Vec::new()),
+            _ if may_end_early => return None,
             pg_sys::AggStrategy::AGG_SORTED if (*below).type_ == NodeTag::T_Sort => {
+                // Without a session nothing can be grouped but by its order.
+                zone::has_client().then_some(())?;
                 let order = order_of(below.cast(), &columns.keys)?;
                 ((*below).lefttree, order)
             }
-            pg_sys::AggStrategy::AGG_SORTED if !may_end_early => (below, Vec::new()),
+            pg_sys::AggStrategy::AGG_SORTED => (below, Vec::new()),
             _ => return None,
         };
         let tlist = columns.replace_in((*plan).targetlist.cast())?;
         let qual = columns.replace_in((*plan).qual.cast())?;
         let row = columns.row(below)?;
         let keys = columns.keys.len();
-        compile(row, keys, std::ptr::null_mut())?;
+        let compiled = compile(row, keys, std::ptr::null_mut())?;
+        let mut steps = compiled.program.aggregates.iter();
+        if !order.is_empty() && steps.any(|step| depends_on_order(&compiled.program, step)) {
+            return None;
+        }
         if !zone::knows_programs() {
             return None;
         }
-        let (with_zone, others) = scan::split(qual.cast(), pg_sys::INDEX_VAR);
+        // Groups are asked about before they are returned, perhaps more of them than are needed.
+        let having = Conditions::of(qual.cast(), pg_sys::INDEX_VAR)
+            .filter(|parts| parts.before.is_null() && !may_end_early);
         let node = nodes::new_node(plan, methods);
         (*node).scan.plan.lefttree = below;
         (*node).scan.plan.targetlist = tlist.cast();
-        (*node).scan.plan.qual = others;
-        (*node).custom_exprs = with_zone;
+        (*node).scan.plan.qual = std::ptr::null_mut();
+        match having {
+            Some(parts) => parts.put_into(node),
+            None => Conditions::put_behind(qual.cast(), node),
+        }
         (*node).custom_scan_tlist = row;
-        let mut numbers = vec![c_int::try_from(keys).ok()?];
+        let is_hashed = (*replaced).aggstrategy == pg_sys::AggStrategy::AGG_HASHED;
+        let mut numbers = vec![c_int::try_from(keys).ok()?, c_int::from(is_hashed)];
         numbers.extend(order);
         for number in numbers {
             (*node).custom_private = pg_sys::lappend_int((*node).custom_private, number);
         }
         Some(node.cast())
+    }
+}
+
+/// Whether the digits of an aggregate depend on the order in which a group's rows come: sums of
+/// doubles, and which of two equal numerics is the least.
+fn depends_on_order(program: &Program, step: &Step) -> bool {
+    let sorts = program.sorts().unwrap_or_default();
+    let of = step.of.and_then(|of| sorts.get(usize::from(of)));
+    match (step.fold, of) {
+        (Fold::Of(Aggregate::Min | Aggregate::Max), Some(Sort::Value(kind))) => {
+            *kind == Kind::Numeric
+        }
+        (Fold::Of(_), Some(Sort::Value(kind))) => *kind == Kind::Float8,
+        _ => false,
     }
 }
 
@@ -121,11 +151,7 @@ unsafe fn order_of(sort: *mut pg_sys::Sort, keys: &[i16]) -> Option<Vec<c_int>> 
         let count = usize::try_from((*sort).numCols).ok()?;
         for at in 0..count {
             let column = *(*sort).sortColIdx.add(at);
-            let Some(key) = keys.iter().position(|key| *key == column) else {
-                // What comes behind all keys orders the rows of a group (PostgreSQL 16 and later,
-                // for DISTINCT).
-                return (at == keys.len()).then_some(order);
-            };
+            let key = keys.iter().position(|key| *key == column)?;
             let (mut family, mut of, mut strategy) = (Oid::INVALID, Oid::INVALID, 0_i16);
             let operator = *(*sort).sortOperators.add(at);
             let is_known = pg_sys::get_ordering_op_properties(
@@ -134,8 +160,14 @@ unsafe fn order_of(sort: *mut pg_sys::Sort, keys: &[i16]) -> Option<Vec<c_int>> 
                 &raw mut of,
                 &raw mut strategy,
             );
-            // Bytes of the type "char" are compared as numbers without sign.
-            if !is_known || of == pg_sys::CHAROID {
+            // These are compared as numbers without sign. Another operator than the type's own may
+            // have an order of its own.
+            let is_signed = of != pg_sys::CHAROID && of != pg_sys::OIDOID;
+            let flags =
+                c_int::try_from(pg_sys::TYPECACHE_LT_OPR | pg_sys::TYPECACHE_GT_OPR).ok()?;
+            let own = pg_sys::lookup_type_cache(of, flags);
+            let is_own = [(*own).lt_opr, (*own).gt_opr].contains(&operator);
+            if !is_known || !is_signed || !is_own {
                 return None;
             }
             let is_descending = u32::try_from(strategy) == Ok(pg_sys::BTGreaterStrategyNumber);
@@ -147,13 +179,22 @@ unsafe fn order_of(sort: *mut pg_sys::Sort, keys: &[i16]) -> Option<Vec<c_int>> 
     Some(order)
 }
 
-/// The number of keys of a node, and the order of its groups; no order if they stay in that of
-/// their first rows.
+/// What a node's plan has beside expressions.
+pub(super) struct Kept {
+    /// The number of keys.
+    pub(super) keys: usize,
+    /// Whether it takes the place of a hashed aggregation.
+    pub(super) is_hashed: bool,
+    /// The order of the groups; none if they stay in that of their first rows.
+    pub(super) order: Vec<OrderKey>,
+}
+
+/// What a node's plan has beside expressions.
 ///
 /// # Safety
 ///
 /// A node of this module in a finished plan.
-pub(super) unsafe fn keys_and_order(plan: *mut pg_sys::CustomScan) -> (usize, Vec<OrderKey>) {
+pub(super) unsafe fn kept_of(plan: *mut pg_sys::CustomScan) -> Kept {
     // SAFETY: the caller's promise.
     unsafe {
         let list = &*(*plan).custom_private;
@@ -162,13 +203,17 @@ pub(super) unsafe fn keys_and_order(plan: *mut pg_sys::CustomScan) -> (usize, Ve
         let types: Vec<Oid> = items::<pg_sys::TargetEntry>((*plan).custom_scan_tlist)
             .map(|entry| pg_sys::exprType((*entry).expr.cast()))
             .collect();
-        let order = (1..count).step_by(3).map(|at| OrderKey {
+        let order = (2..count).step_by(3).map(|at| OrderKey {
             column: number(at),
             kind: types.get(number(at)).copied().and_then(types::kind_of),
             is_descending: number(at + 1) != 0,
             nulls_first: number(at + 2) != 0,
         });
-        (number(0), order.collect())
+        Kept {
+            keys: number(0),
+            is_hashed: number(1) != 0,
+            order: order.collect(),
+        }
     }
 }
 
@@ -194,6 +239,15 @@ impl Columns {
             if count == 0 {
                 Vec::new()
             } else {
+                // Another operator than the type's own may find other values equal.
+                let operators = std::slice::from_raw_parts((*replaced).grpOperators, count);
+                let flags = c_int::try_from(pg_sys::TYPECACHE_EQ_OPR).ok()?;
+                let is_own = |operator: &Oid| {
+                    let (mut left, mut right) = (Oid::INVALID, Oid::INVALID);
+                    pg_sys::op_input_types(*operator, &raw mut left, &raw mut right);
+                    (*pg_sys::lookup_type_cache(left, flags)).eq_opr == *operator
+                };
+                operators.iter().all(is_own).then_some(())?;
                 std::slice::from_raw_parts((*replaced).grpColIdx, count).to_vec()
             }
         };
@@ -284,6 +338,11 @@ unsafe extern "C-unwind" fn replace_columns(node: *mut Node, context: *mut c_voi
                 let (of, collation) = ((*aggregate).aggtype, (*aggregate).aggcollid);
                 pg_sys::makeVar(pg_sys::INDEX_VAR, at, of, -1, collation, 0).cast()
             }
+            // Only an aggregation can say what it has grouped by.
+            NodeTag::T_GroupingFunc => {
+                (*columns).has_failed = true;
+                node
+            }
             NodeTag::T_Var => {
                 let var: *mut Var = node.cast();
                 let mut keys = (*columns).keys.iter();
@@ -301,14 +360,7 @@ unsafe extern "C-unwind" fn replace_columns(node: *mut Node, context: *mut c_voi
                 (*copy).varattno = at;
                 copy.cast()
             }
-            _ => {
-                type Mutator = unsafe extern "C-unwind" fn(*mut Node, *mut c_void) -> *mut Node;
-                type Untyped = unsafe extern "C-unwind" fn() -> *mut Node;
-                let mutator: Mutator = replace_columns;
-                // PostgreSQL 15 declares the function without arguments, and calls it with two.
-                let untyped = std::mem::transmute::<Mutator, Untyped>(mutator);
-                pg_sys::expression_tree_mutator(node, Some(untyped), context)
-            }
+            _ => nodes::mutate(node, replace_columns, context),
         }
     }
 }
@@ -382,6 +434,10 @@ unsafe fn step(compiler: &mut Compiler, aggregate: *mut Aggref) -> Option<Step> 
         if second.is_some() {
             return None;
         }
+        // The argument is computed of the rows for which the filter is true.
+        if let Some(filter) = filter {
+            compiler.narrow(filter, truths::TRUE)?;
+        }
         let argument: Option<*mut Node> = first.map(|entry| (*entry).expr.cast());
         let kind = argument.and_then(|argument| types::kind_of(pg_sys::exprType(argument)));
         let (fold, of, not_null) = match (argument, kind) {
@@ -406,6 +462,9 @@ unsafe fn step(compiler: &mut Compiler, aggregate: *mut Aggref) -> Option<Step> 
             }
             _ => return None,
         };
+        if filter.is_some() {
+            compiler.push(Instruction::Widen)?;
+        }
         let filter = match (filter, not_null) {
             (Some(filter), Some(not_null)) => Some(compiler.both(filter, not_null)?),
             (filter, not_null) => filter.or(not_null),

@@ -10,10 +10,7 @@ use strongroom_columns_ring::program::{
 };
 use strongroom_format::columns::Kind;
 
-use super::nodes;
-use super::operands::{
-    array_constant, has_plain_equality, kind_of, orders_of, plain_constant, symbol_of,
-};
+use super::operands::{array_constant, kind_of, orders_of, plain_constant, plain_width, symbol_of};
 use crate::call::{bits, call_postgres, int4};
 use crate::catalog::options::items;
 use crate::catalog::types;
@@ -27,8 +24,8 @@ const LIST_MAX: usize = 64;
 pub(super) enum Source {
     /// The column's identifier, or 0 for NULL.
     Value(i16),
-    /// The column's bits, of a type that is passed by value; 0 for NULL.
-    Word(i16),
+    /// The bits of a column whose values are whole numbers of so many bytes; 0 for NULL.
+    Word(i16, u8),
     /// Whether the column is NULL.
     IsNull(i16),
 }
@@ -37,7 +34,7 @@ impl Source {
     /// Number of the column.
     pub(super) const fn column(self) -> i16 {
         match self {
-            Self::Value(column) | Self::Word(column) | Self::IsNull(column) => column,
+            Self::Value(column) | Self::Word(column, _) | Self::IsNull(column) => column,
         }
     }
 }
@@ -50,9 +47,11 @@ pub(super) struct Compiler {
     varno: i32,
     /// Where the statement's parameters have their values. Null while it is planned: they count as
     /// NULL.
-    context: *mut pg_sys::ExprContext,
+    pub(super) context: *mut pg_sys::ExprContext,
     depends_on_time_zone: bool,
-    depends_on_subplans: bool,
+    pub(super) depends_on_subplans: bool,
+    /// How many conditions restrict the rows for which the next instruction is carried out.
+    pub(super) depth: usize,
 }
 
 /// A program, and where its inputs come from.
@@ -79,6 +78,7 @@ impl Compiler {
             context,
             depends_on_time_zone: false,
             depends_on_subplans: false,
+            depth: 0,
         }
     }
 }
@@ -143,6 +143,11 @@ impl Compiler {
     /// Appends an instruction, and returns its register.
     pub(super) fn push(&mut self, instruction: Instruction) -> Option<Register> {
         let register = Register::try_from(self.program.instructions.len()).ok()?;
+        match instruction {
+            Instruction::Narrow { .. } | Instruction::Keep(_) => self.depth += 1,
+            Instruction::Widen => self.depth = self.depth.checked_sub(1)?,
+            _ => {}
+        }
         self.program.instructions.push(instruction);
         (register < INPUT).then_some(register)
     }
@@ -164,12 +169,12 @@ impl Compiler {
         let key = match types::kind_of(type_oid) {
             Some(Kind::Jsonb) => return None,
             Some(kind) => self.input(Source::Value(column), Sort::Value(kind))?,
-            None if has_plain_equality(type_oid) => {
+            None => {
+                let word = Source::Word(column, plain_width(type_oid)?);
                 let is_null = self.input(Source::IsNull(column), Sort::Truth)?;
                 self.program.keys.push(is_null);
-                self.input(Source::Word(column), Sort::Plain)?
+                self.input(word, Sort::Plain)?
             }
-            None => return None,
         };
         self.program.keys.push(key);
         Some(())
@@ -397,7 +402,7 @@ impl Compiler {
                     let kind = kind_of((*of).paramtype)?;
                     let fid = match (*of).paramkind {
                         pg_sys::ParamKind::PARAM_EXTERN => self.parameter(of)?,
-                        pg_sys::ParamKind::PARAM_EXEC => self.result_of_subplan(of),
+                        pg_sys::ParamKind::PARAM_EXEC => self.result_of_subplan(of)?,
                         _ => return None,
                     };
                     self.push(Instruction::Literal { kind, fid })
@@ -552,63 +557,7 @@ impl Compiler {
     }
 
     /// Appends the beginning of instructions for some rows only.
-    fn narrow(&mut self, of: Register, truths: u8) -> Option<Register> {
+    pub(super) fn narrow(&mut self, of: Register, truths: u8) -> Option<Register> {
         self.push(Instruction::Narrow { of, truths })
-    }
-
-    /// The identifier that a subplan has returned, 0 for NULL; executes the subplan if that was not
-    /// done yet.
-    ///
-    /// # Safety
-    ///
-    /// A node of a finished plan.
-    unsafe fn result_of_subplan(&mut self, param: *mut pg_sys::Param) -> u64 {
-        self.depends_on_subplans = true;
-        if self.context.is_null() {
-            return 0;
-        }
-        // SAFETY: the caller's promise; as `ExecEvalParamExec` does it (execExprInterp.c).
-        unsafe {
-            let at = usize::try_from((*param).paramid).unwrap_or(0);
-            let known = (*self.context).ecxt_param_exec_vals.add(at);
-            if !(*known).execPlan.is_null() {
-                nodes::execute_subplan((*known).execPlan, self.context);
-            }
-            if (*known).isnull {
-                0
-            } else {
-                bits((*known).value)
-            }
-        }
-    }
-
-    /// The identifier that a parameter of the statement has, 0 for NULL. `None` for one that is not
-    /// there.
-    ///
-    /// # Safety
-    ///
-    /// A node of a finished plan.
-    unsafe fn parameter(&self, param: *mut pg_sys::Param) -> Option<u64> {
-        if self.context.is_null() {
-            return Some(0);
-        }
-        // SAFETY: the executor's list of parameters, and the caller's promise; a hook of it is
-        // called as the executor calls it (execExprInterp.c, `ExecEvalParamExtern`).
-        unsafe {
-            let params = (*self.context).ecxt_param_list_info;
-            let list = params.as_ref()?;
-            let at = usize::try_from((*param).paramid).ok()?.checked_sub(1)?;
-            let count = usize::try_from(list.numParams).ok()?;
-            let mut space = pg_sys::ParamExternData::default();
-            let found = match list.paramFetch {
-                Some(fetch) => {
-                    let id = (*param).paramid;
-                    *call_postgres(|| fetch(params, id, false, &raw mut space))
-                }
-                None => *list.params.as_slice(count).get(at)?,
-            };
-            (found.ptype == (*param).paramtype)
-                .then(|| if found.isnull { 0 } else { bits(found.value) })
-        }
     }
 }

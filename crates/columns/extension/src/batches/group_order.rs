@@ -8,6 +8,7 @@ use strongroom_format::columns::Kind;
 
 use super::aggregate_plan::Place;
 use crate::functions::comparison::compare_two;
+use crate::interrupts;
 use crate::scanning::batching;
 use crate::scanning::memo::RANKED_MAX;
 
@@ -46,6 +47,7 @@ pub(super) fn sort(
         .filter_map(|key| Some((*key, values_of(*key, *places.get(key.column)?, all, &word))))
         .collect();
     groups.sort_by(|a, b| {
+        interrupts::check();
         let mut orders = values.iter().map(|(key, of)| key.order(of, *a, *b));
         orders
             .find(|order| *order != Ordering::Equal)

@@ -1,19 +1,26 @@
 //! Nodes of plans that ask the zone about many rows in one operation (docs/internals/
-//! columns-execution.md): a scan with a condition, and an aggregation.
+//! columns-execution.md): a scan with a condition, a filter above other scans and joins, and an
+//! aggregation.
 //!
-//! A finished plan is rewritten: a sequential scan and an aggregation that concern confidential
-//! columns are replaced by nodes of this module, if every part of theirs has a place in a program.
+//! A finished plan is rewritten: scans with conditions on confidential columns, and aggregations of
+//! such columns, are replaced by nodes of this module, if the conditions or every part of the
+//! aggregation have a place in a program.
 //! Invariant E3: rows, their order and errors are those of the plan before. Must not: know what a
 //! function of a program computes.
 
 mod aggregate;
 mod aggregate_plan;
+mod conditions;
 mod expressions;
+mod filter;
+mod filter_plan;
 mod group_order;
 mod nodes;
 mod numbers;
 mod operands;
 mod output;
+mod parameters;
+mod pipeline;
 mod rewrite;
 pub(crate) mod rows;
 mod scan;
@@ -23,5 +30,6 @@ mod sending;
 pub(crate) fn install() {
     scan::register();
     aggregate::register();
+    filter::register();
     rewrite::install();
 }

@@ -9,10 +9,11 @@ use std::ffi::{CStr, c_int, c_void};
 
 use pg_sys::{
     Buffer, CustomExecMethods, CustomScanState, ExprContext, ExprState, HeapTupleData,
-    MemoryContext, PlanState, ProjectionInfo, TupleTableSlot,
+    MemoryContext, MinimalTuple, PlanState, ProjectionInfo, TupleTableSlot,
 };
 use pgrx::pg_sys;
 
+use super::rows::ASK;
 use crate::call::call_postgres;
 
 unsafe extern "C-unwind" {
@@ -34,6 +35,12 @@ unsafe extern "C-unwind" {
     fn ExecSetParamPlan(subplan: *mut c_void, context: *mut ExprContext);
     /// Begins a node again (executor/executor.h).
     fn ExecReScan(node: *mut PlanState);
+    /// Puts a copy of a row into a slot (executor/tuptable.h).
+    fn ExecStoreMinimalTuple(
+        tuple: MinimalTuple,
+        slot: *mut TupleTableSlot,
+        frees: bool,
+    ) -> *mut TupleTableSlot;
 }
 
 /// Has the columns of a row up to `count` in its slot.
@@ -95,6 +102,46 @@ pub(super) unsafe fn reset(context: *mut ExprContext) {
     unsafe { MemoryContextReset((*context).ecxt_per_tuple_memory) };
 }
 
+/// Conditions of a node, to be evaluated.
+///
+/// # Safety
+///
+/// A list of expressions of the node's plan, or null, and a node that is being begun.
+pub(super) unsafe fn init_conditions(
+    conditions: *mut pg_sys::List,
+    node: *mut CustomScanState,
+) -> *mut ExprState {
+    // SAFETY: the caller's promise.
+    unsafe { pg_sys::ExecInitQual(conditions, &raw mut (*node).ss.ps) }
+}
+
+/// The conditions that are left to be evaluated for a row, about which the zone has answered this.
+pub(super) const fn open_conditions(
+    answer: u8,
+    asked: *mut ExprState,
+    behind: *mut ExprState,
+) -> [*mut ExprState; 2] {
+    if answer == ASK {
+        [asked, behind]
+    } else {
+        [std::ptr::null_mut(), behind]
+    }
+}
+
+/// Counts a row for EXPLAIN that the node's first conditions have dropped.
+///
+/// # Safety
+///
+/// A node that was begun.
+pub(super) unsafe fn count_dropped(node: *mut CustomScanState) {
+    // SAFETY: the caller's promise; as InstrCountFiltered1 does it (executor/nodes.h).
+    unsafe {
+        if let Some(counts) = (*node).ss.ps.instrument.as_mut() {
+            counts.nfiltered1 += 1.0;
+        }
+    }
+}
+
 /// What a node returns for the row in this slot: the row itself, or what the node's projection
 /// makes of it. `None` if one of the conditions does not hold.
 ///
@@ -104,7 +151,7 @@ pub(super) unsafe fn reset(context: *mut ExprContext) {
 pub(super) unsafe fn returned(
     node: *mut CustomScanState,
     slot: *mut TupleTableSlot,
-    conditions: &[*mut ExprState],
+    conditions: [*mut ExprState; 2],
 ) -> Option<*mut TupleTableSlot> {
     // SAFETY: the caller's promise.
     unsafe {
@@ -112,7 +159,7 @@ pub(super) unsafe fn returned(
         reset(context);
         (*context).ecxt_scantuple = slot;
         for condition in conditions {
-            if !holds(*condition, context) {
+            if !holds(condition, context) {
                 return None;
             }
         }
@@ -234,6 +281,97 @@ pub(super) unsafe fn unpin(buffer: Buffer) {
 pub(super) unsafe fn store(row: *mut HeapTupleData, slot: *mut TupleTableSlot, buffer: Buffer) {
     // SAFETY: the caller's promise.
     unsafe { ExecStoreBufferHeapTuple(row, slot, buffer) };
+}
+
+/// Copies the row of a slot into a memory context.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a slot with a row.
+pub(super) unsafe fn copy(slot: *mut TupleTableSlot, memory: MemoryContext) -> MinimalTuple {
+    // SAFETY: the caller's promise; every sort of slot has the callback (ExecCopySlotMinimalTuple).
+    unsafe {
+        let before = pg_sys::CurrentMemoryContext;
+        pg_sys::CurrentMemoryContext = memory;
+        let copy = (*(*slot).tts_ops).copy_minimal_tuple;
+        let copied = copy.map_or(std::ptr::null_mut(), |copy| copy(slot));
+        pg_sys::CurrentMemoryContext = before;
+        copied
+    }
+}
+
+/// Puts a copy of a row into a slot.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a copy that stays as long as it is in the slot, which is for copies.
+pub(super) unsafe fn store_copy(row: MinimalTuple, slot: *mut TupleTableSlot) {
+    // SAFETY: the caller's promise.
+    unsafe { ExecStoreMinimalTuple(row, slot, false) };
+}
+
+/// Frees everything in a memory context.
+///
+/// # Safety
+///
+/// Within [`call_postgres`]; a context of which nothing is used any more.
+pub(super) unsafe fn free_all(memory: MemoryContext) {
+    // SAFETY: the caller's promise.
+    unsafe { MemoryContextReset(memory) };
+}
+
+/// What a node returns when there are no more rows: an empty slot of the node's own sort.
+///
+/// # Safety
+///
+/// A node that was begun.
+pub(super) unsafe fn no_row(node: *mut CustomScanState) -> *mut TupleTableSlot {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let projection = (*node).ss.ps.ps_ProjInfo;
+        let slot = if projection.is_null() {
+            (*node).ss.ss_ScanTupleSlot
+        } else {
+            (*projection).pi_state.resultslot
+        };
+        call_postgres(|| clear(slot));
+        slot
+    }
+}
+
+/// Begins the node below again, unless its parameters have changed: then that is done when it is
+/// read.
+///
+/// # Safety
+///
+/// A node of the executor that was begun.
+pub(super) unsafe fn begin_again(below: *mut PlanState) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (*below).chgParam.is_null() {
+            call_postgres(|| ExecReScan(below));
+        }
+    }
+}
+
+/// Copies an expression whose parts `mutator` replaces (`expression_tree_mutator`).
+///
+/// # Safety
+///
+/// An expression of a finished plan, and what the mutator expects.
+pub(super) unsafe fn mutate(
+    node: *mut pg_sys::Node,
+    mutator: unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> *mut pg_sys::Node,
+    context: *mut c_void,
+) -> *mut pg_sys::Node {
+    type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> *mut pg_sys::Node;
+    type Untyped = unsafe extern "C-unwind" fn() -> *mut pg_sys::Node;
+    // SAFETY: the caller's promise. PostgreSQL 15 declares the function without arguments, and
+    // calls it with two.
+    unsafe {
+        let untyped = std::mem::transmute::<Mutator, Untyped>(mutator);
+        pg_sys::expression_tree_mutator(node, Some(untyped), context)
+    }
 }
 
 /// Executes a subplan, so that the parameter that it sets has a value.

@@ -9,7 +9,7 @@ use strongroom_columns_ring::program::{Instruction, Register, Sort};
 use strongroom_format::columns::Kind;
 
 use super::expressions::{Compiler, Source};
-use super::operands::has_plain_equality;
+use super::operands::plain_width;
 use crate::call::bits;
 
 /// A number in clear of each row.
@@ -31,14 +31,12 @@ impl Compiler {
     pub(super) unsafe fn number(&mut self, node: *mut pg_sys::Node) -> Option<Number> {
         // SAFETY: the caller's promise; a node begins with its tag, which tells its structure.
         unsafe {
-            if !has_plain_equality(pg_sys::exprType(node)) {
-                return None;
-            }
+            let width = plain_width(pg_sys::exprType(node))?;
             match (*node).type_ {
                 NodeTag::T_Var => {
                     let not_null = Some(self.is_not_null(node)?);
                     let column = (*node.cast::<pg_sys::Var>()).varattno;
-                    let register = self.input(Source::Word(column), Sort::Plain)?;
+                    let register = self.input(Source::Word(column, width), Sort::Plain)?;
                     Some(Number { register, not_null })
                 }
                 NodeTag::T_Const => {

@@ -97,20 +97,16 @@ pub(super) fn orders_of(symbol: &str) -> Option<u8> {
     })
 }
 
-/// Whether values of a type in clear are equal exactly when their bits are: whole numbers, OIDs,
-/// dates, times and booleans of PostgreSQL's own types.
-pub(super) fn has_plain_equality(type_oid: Oid) -> bool {
-    matches!(
-        type_oid,
-        pg_sys::BOOLOID
-            | pg_sys::CHAROID
-            | pg_sys::INT2OID
-            | pg_sys::INT4OID
-            | pg_sys::INT8OID
-            | pg_sys::OIDOID
-            | pg_sys::DATEOID
-            | pg_sys::TIMEOID
-            | pg_sys::TIMESTAMPOID
-            | pg_sys::TIMESTAMPTZOID
-    )
+/// The number of bytes of a type in clear of PostgreSQL's own whose values are equal exactly when
+/// their bits are: whole numbers, OIDs, dates, times and booleans. `None` for another type.
+pub(super) const fn plain_width(type_oid: Oid) -> Option<u8> {
+    match type_oid {
+        pg_sys::BOOLOID | pg_sys::CHAROID => Some(1),
+        pg_sys::INT2OID => Some(2),
+        pg_sys::INT4OID | pg_sys::OIDOID | pg_sys::DATEOID => Some(4),
+        pg_sys::INT8OID | pg_sys::TIMEOID | pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => {
+            Some(8)
+        }
+        _ => None,
+    }
 }

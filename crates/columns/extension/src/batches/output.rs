@@ -7,30 +7,37 @@ use std::ffi::CStr;
 use pg_sys::{CustomScan, ExplainState, List};
 use pgrx::pg_sys;
 
+use super::conditions;
 use crate::catalog::options::items;
 
-/// Shows the conditions that the zone is asked about, as SQL.
+/// Shows the conditions that the zone is asked about, and those for the rows that are returned, as
+/// SQL.
 ///
 /// # Safety
 ///
-/// A plan's node, a list of its expressions or null, and the arguments of `ExplainCustomScan`.
+/// A plan's node of ours, and the arguments of `ExplainCustomScan`.
 pub(super) unsafe fn conditions(
     plan: *mut CustomScan,
-    conditions: *mut List,
     ancestors: *mut List,
     state: *mut ExplainState,
 ) {
     // SAFETY: the caller's promise; as show_qual does it (commands/explain.c).
     unsafe {
-        let all: Vec<_> = items::<pg_sys::Expr>(conditions).collect();
-        if all.is_empty() {
-            return;
+        let parts = [
+            (c"Zone Filter", conditions::with_zone(plan)),
+            (c"Row Filter", conditions::behind(plan)),
+        ];
+        for (label, part) in parts {
+            if part.is_null() {
+                continue;
+            }
+            let condition = pg_sys::make_ands_explicit(part);
+            let cxt = (*state).deparse_cxt;
+            let names = pg_sys::set_deparse_context_plan(cxt, plan.cast(), ancestors);
+            let prefix = (*(*state).rtable).length > 1 || (*state).verbose;
+            let text = pg_sys::deparse_expression(condition.cast(), names, prefix, false);
+            pg_sys::ExplainPropertyText(label.as_ptr(), text, state);
         }
-        let condition = pg_sys::make_ands_explicit(conditions);
-        let names = pg_sys::set_deparse_context_plan((*state).deparse_cxt, plan.cast(), ancestors);
-        let prefix = (*(*state).rtable).length > 1 || (*state).verbose;
-        let text = pg_sys::deparse_expression(condition.cast(), names, prefix, false);
-        pg_sys::ExplainPropertyText(c"Zone Filter".as_ptr(), text, state);
     }
 }
 

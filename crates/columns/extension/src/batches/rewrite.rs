@@ -2,8 +2,9 @@
 //!
 //! The planner plans as if there were none, and a finished plan says exactly what each node has to
 //! do. A node is replaced if all of that has a place in a program. Left alone are plans that lock
-//! or write rows or can be read backwards, parts that are begun again for each row of another part,
-//! and parts that run in parallel workers. Must not: change what a plan returns.
+//! or write rows or can be read backwards, and parts that run in parallel workers; of parts that are
+//! begun again for each row of another part, all but conditions of index scans whose rows are all
+//! read. Must not: change what a plan returns.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
@@ -11,12 +12,17 @@ use std::ffi::{c_char, c_int};
 use pg_sys::{List, NodeTag, Plan, PlannedStmt};
 use pgrx::pg_sys;
 
-use super::{aggregate, aggregate_plan, nodes, scan};
+use super::conditions::Conditions;
+use super::{aggregate, aggregate_plan, filter_plan, nodes, scan};
 use crate::call::{call_postgres, guarded};
 use crate::catalog::options::items;
 use crate::ring::zone;
 use crate::settings;
 use crate::storage::access_method;
+
+/// The least cost of an index scan whose conditions get a node, unless it is begun again many times:
+/// for some rows a program costs more than it saves. A row that is looked up costs about 8.
+const FILTER_COST_MIN: f64 = 20.0;
 
 thread_local! {
     static PREVIOUS_HOOK: Cell<pg_sys::planner_hook_type> = const { Cell::new(None) };
@@ -51,8 +57,9 @@ extern "C-unwind" fn on_plan(
             if may_be_rewritten(statement, options) {
                 let root = (*statement).planTree;
                 let top = Above {
-                    is_repeated: false,
                     may_end_early: options & fast_plan() != 0,
+                    goes_back: may_scroll(root, options),
+                    ..Above::default()
                 };
                 (*statement).planTree = rewrite(statement, root, top);
                 rewrite_subplans(statement);
@@ -86,7 +93,21 @@ unsafe fn may_be_rewritten(statement: *mut PlannedStmt, options: c_int) -> bool 
     }
 }
 
-/// Replaces nodes of the plan's subplans, but for those that are begun again for each row.
+/// Whether a plan can be read backwards by a cursor that was not told whether to scroll.
+///
+/// # Safety
+///
+/// A finished plan.
+unsafe fn may_scroll(plan: *mut Plan, options: c_int) -> bool {
+    let forward = c_int::try_from(pg_sys::CURSOR_OPT_NO_SCROLL).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    options & fast_plan() != 0
+        && options & forward == 0
+        && unsafe { pg_sys::ExecSupportsBackwardScan(plan) }
+}
+
+/// Replaces nodes of the plan's subplans. Those with parameters are begun again for each row, and
+/// perhaps not all of their rows are read: EXISTS needs one.
 ///
 /// # Safety
 ///
@@ -95,11 +116,16 @@ unsafe fn rewrite_subplans(statement: *mut PlannedStmt) {
     // SAFETY: the caller's promise.
     unsafe {
         for_each_link((*statement).subplans, |plan| {
-            if plan.is_null() || !(*plan).extParam.is_null() {
-                plan
-            } else {
-                rewrite(statement, plan, Above::default())
+            if plan.is_null() {
+                return plan;
             }
+            let has_params = !(*plan).extParam.is_null();
+            let above = Above {
+                is_repeated: has_params,
+                may_end_early: true,
+                goes_back: false,
+            };
+            rewrite(statement, plan, above)
         });
     }
 }
@@ -131,6 +157,8 @@ struct Above {
     is_repeated: bool,
     /// Perhaps not all of its rows are read.
     may_end_early: bool,
+    /// It may have to go back to a row (`ExecRestrPos`), or backwards, which our nodes cannot.
+    goes_back: bool,
 }
 
 /// The option of a cursor whose first rows are wanted soon.
@@ -161,11 +189,14 @@ unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, above: Above) ->
         let here = above;
         let above = Above {
             is_repeated: above.is_repeated && !keeps,
-            may_end_early: (above.may_end_early || tag == NodeTag::T_Limit) && !reads_all,
+            may_end_early: (above.may_end_early || ends_early(tag)) && !reads_all,
+            goes_back: above.goes_back && passes_back(tag),
         };
         match tag {
             // These are executed by workers, or write.
             NodeTag::T_Gather | NodeTag::T_GatherMerge | NodeTag::T_ModifyTable => return plan,
+            // It knows what it has returned by the parameters of the part below.
+            NodeTag::T_Memoize => return plan,
             NodeTag::T_Append => {
                 let of: *mut pg_sys::Append = plan.cast();
                 for_each_link((*of).appendplans, |plan| rewrite(statement, plan, above));
@@ -183,12 +214,19 @@ unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, above: Above) ->
         let repeats = matches!(tag, NodeTag::T_NestLoop | NodeTag::T_RecursiveUnion);
         let inner = Above {
             is_repeated: above.is_repeated || repeats,
-            ..above
+            may_end_early: above.may_end_early || repeats && needs_one_row(plan.cast()),
+            goes_back: tag == NodeTag::T_MergeJoin,
         };
         (*plan).lefttree = rewrite(statement, (*plan).lefttree, above);
         (*plan).righttree = rewrite(statement, (*plan).righttree, inner);
+        let is_repeated = above.is_repeated;
+        let filters = !(here.goes_back || is_repeated && here.may_end_early);
         let replaced = match tag {
-            _ if above.is_repeated => None,
+            NodeTag::T_IndexScan | NodeTag::T_BitmapHeapScan if filters => {
+                replace_conditions(statement, plan.cast(), is_repeated)
+            }
+            NodeTag::T_NestLoop if filters => filter_plan::over_join(plan.cast()),
+            _ if is_repeated || here.goes_back => None,
             NodeTag::T_SeqScan => replace_scan(statement, plan.cast()),
             NodeTag::T_Agg => {
                 let early = here.may_end_early;
@@ -197,6 +235,83 @@ unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, above: Above) ->
             _ => None,
         };
         replaced.unwrap_or(plan)
+    }
+}
+
+/// Whether such a node may end before it has read all rows below.
+const fn ends_early(tag: NodeTag) -> bool {
+    // The run condition of a window function ends it.
+    matches!(
+        tag,
+        NodeTag::T_Limit | NodeTag::T_MergeJoin | NodeTag::T_WindowAgg
+    )
+}
+
+/// Whether such a node goes back by having the node below go back (execAmi.c).
+const fn passes_back(tag: NodeTag) -> bool {
+    matches!(
+        tag,
+        NodeTag::T_Result | NodeTag::T_SubqueryScan | NodeTag::T_Append | NodeTag::T_Limit
+    )
+}
+
+/// Whether a nested loop, or a recursion, goes on to the next row of its outer side when it has
+/// found one row of the inner side.
+///
+/// # Safety
+///
+/// A part of a finished plan.
+unsafe fn needs_one_row(plan: *mut pg_sys::NestLoop) -> bool {
+    // SAFETY: the caller's promise; a node begins with its tag, which tells its structure.
+    unsafe {
+        (*plan).join.plan.type_ != NodeTag::T_NestLoop
+            || matches!(
+                (*plan).join.jointype,
+                pg_sys::JoinType::JOIN_SEMI | pg_sys::JoinType::JOIN_ANTI
+            )
+    }
+}
+
+/// Whether a table that a scan reads has this library's access method.
+///
+/// # Safety
+///
+/// A scan of this finished plan.
+unsafe fn is_confidential(statement: *mut PlannedStmt, scan: *mut pg_sys::Scan) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let at = usize::try_from((*scan).scanrelid).ok();
+        let entry = at
+            .and_then(|at| at.checked_sub(1))
+            .and_then(|at| items::<pg_sys::RangeTblEntry>((*statement).rtable).nth(at));
+        entry
+            .is_some_and(|entry| access_method::of_relation((*entry).relid) == access_method::oid())
+    }
+}
+
+/// The filter above an index scan or a bitmap scan, without the scan's conditions that the zone is
+/// asked about. `None` if there are none.
+///
+/// # Safety
+///
+/// A scan of this finished plan.
+unsafe fn replace_conditions(
+    statement: *mut PlannedStmt,
+    scan: *mut pg_sys::Scan,
+    is_repeated: bool,
+) -> Option<*mut Plan> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let plan = &raw mut (*scan).plan;
+        let varno = c_int::try_from((*scan).scanrelid).ok()?;
+        let is_small = !is_repeated && (*plan).total_cost < FILTER_COST_MIN;
+        if (*plan).qual.is_null() || (*plan).parallel_aware || is_small {
+            return None;
+        }
+        if !is_confidential(statement, scan) {
+            return None;
+        }
+        filter_plan::over_scan(plan, varno, is_repeated)
     }
 }
 
@@ -213,22 +328,20 @@ unsafe fn replace_scan(
     // SAFETY: the caller's promise.
     unsafe {
         let plan = &raw mut (*replaced).scan.plan;
-        let varno = (*replaced).scan.scanrelid;
-        let at = usize::try_from(varno).ok()?.checked_sub(1)?;
-        let entry = items::<pg_sys::RangeTblEntry>((*statement).rtable).nth(at)?;
-        let is_confidential = access_method::of_relation((*entry).relid) == access_method::oid();
-        if (*plan).parallel_aware || !is_confidential {
+        let scanned = &raw mut (*replaced).scan;
+        if (*plan).parallel_aware || !is_confidential(statement, scanned) {
             return None;
         }
-        let varno = c_int::try_from(varno).ok()?;
-        let (with_zone, others) = scan::split((*plan).qual, varno);
-        if with_zone.is_null() || !zone::knows_programs() {
+        let varno = c_int::try_from((*replaced).scan.scanrelid).ok()?;
+        let conditions = Conditions::of((*plan).qual, varno)?;
+        if !zone::knows_programs() {
             return None;
         }
         let node = nodes::new_node(plan, scan::methods());
         (*node).scan.scanrelid = (*replaced).scan.scanrelid;
-        (*node).scan.plan.qual = others;
-        (*node).custom_exprs = with_zone;
+        (*node).scan.plan.qual = conditions.before;
+        (*node).custom_relids = pg_sys::bms_make_singleton(varno);
+        conditions.put_into(node);
         Some(node.cast())
     }
 }

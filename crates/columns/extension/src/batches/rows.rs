@@ -8,6 +8,7 @@ use pg_sys::{Buffer, HeapTupleData};
 use pgrx::pg_sys;
 
 use super::nodes;
+use super::pipeline::Rows;
 use crate::call::call_postgres;
 
 thread_local! {
@@ -27,13 +28,17 @@ pub(crate) struct RowBatch {
     /// The inputs of a program, all of a row together.
     pub(super) inputs: Vec<u64>,
     /// By row, what is known of the condition.
-    pub(super) answers: Vec<u8>,
+    answers: Vec<u8>,
     /// The number of the row that was returned last, plus one.
     next: usize,
 }
 
 /// A row, the page that it is on, and the answer about it.
 pub(super) type Found = (*mut HeapTupleData, Buffer, u8);
+
+/// The most pages that a batch has pinned: others need buffers, too, and a session has few for its
+/// temporary tables (`temp_buffers`).
+const PINS_MAX: usize = 24;
 
 /// The answer of a row for which the condition is true.
 pub(super) const IS_TRUE: u8 = 1;
@@ -54,14 +59,9 @@ impl RowBatch {
         }
     }
 
-    /// The number of rows.
-    pub(super) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Whether another row fits without new memory.
+    /// Whether another row fits without new memory and without too many pins.
     pub(super) fn has_room(&self) -> bool {
-        self.rows.len() < self.rows.capacity()
+        self.rows.len() < self.rows.capacity() && self.pins.len() < PINS_MAX
     }
 
     /// Adds a row; its inputs are added to `inputs` apart.
@@ -93,25 +93,6 @@ impl RowBatch {
         None
     }
 
-    /// Makes it empty, and gives its pages back. No slot may have one of its rows.
-    pub(super) fn clear(&mut self) {
-        leave(self);
-        self.rows.clear();
-        self.buffers.clear();
-        self.inputs.clear();
-        self.answers.clear();
-        self.next = 0;
-        let pins = &mut self.pins;
-        // SAFETY: each was pinned by `push`; the closure owns nothing.
-        unsafe {
-            call_postgres(|| {
-                while let Some(buffer) = pins.pop() {
-                    nodes::unpin(buffer);
-                }
-            });
-        }
-    }
-
     /// The table.
     pub(crate) const fn relation(&self) -> pg_sys::Relation {
         self.relation
@@ -136,7 +117,40 @@ impl RowBatch {
     }
 }
 
-/// Notes that rows of this batch are returned from now on, until [`RowBatch::clear`].
+impl Rows for RowBatch {
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn inputs(&self) -> &[u64] {
+        &self.inputs
+    }
+
+    fn answers(&mut self) -> &mut Vec<u8> {
+        &mut self.answers
+    }
+
+    /// Makes it empty, and gives its pages back.
+    fn clear(&mut self) {
+        leave(self);
+        self.rows.clear();
+        self.buffers.clear();
+        self.inputs.clear();
+        self.answers.clear();
+        self.next = 0;
+        let pins = &mut self.pins;
+        // SAFETY: each was pinned by `push`; the closure owns nothing.
+        unsafe {
+            call_postgres(|| {
+                while let Some(buffer) = pins.pop() {
+                    nodes::unpin(buffer);
+                }
+            });
+        }
+    }
+}
+
+/// Notes that rows of this batch are returned from now on, until [`Rows::clear`].
 pub(super) fn enter(batch: &RowBatch) {
     CURRENT.with(|current| {
         let mut current = current.borrow_mut();

@@ -14,23 +14,18 @@ use pg_sys::{
 };
 use pgrx::pg_sys;
 
-use super::expressions::{Compiled, Compiler, Source};
+use super::expressions::Source;
 use super::nodes::{Callbacks, Shared};
-use super::rows::{self, ASK, Found, RowBatch};
-use super::sending::{SentProgram, by_input, input_word};
-use super::{nodes, output};
+use super::pipeline::{Pipeline, Rows as _};
+use super::rows::{self, RowBatch};
+use super::sending::input_word;
+use super::{conditions, nodes, output};
 use crate::call::{call_postgres, guarded};
-use crate::catalog::options::items;
 use crate::fault;
-use crate::ring::batches::{BatchAnswer, rows_max};
+use crate::ring::batches::rows_max;
 
 /// Name of the node in plans.
 const NAME: &CStr = c"Strongroom Scan";
-/// Rows of the first batch: a query that needs only some rows has asked about no more.
-const FIRST_ROWS: usize = 64;
-/// By which factor batches grow.
-const GROWTH: usize = 4;
-
 static SCAN_METHODS: Shared<CustomScanMethods> = Shared(CustomScanMethods {
     CustomName: NAME.as_ptr(),
     CreateCustomScanState: Some(create_state),
@@ -61,28 +56,14 @@ pub(super) fn methods() -> *const CustomScanMethods {
 /// What the node keeps. Freed with the memory of its query.
 struct Scan {
     /// The conditions that the zone is asked about, as ordinary expressions.
-    conditions: *mut ExprState,
-    /// Made when the first row is read: then the results of subplans are known.
-    program: Option<SentProgram>,
+    asked: *mut ExprState,
+    /// The conditions for the rows that are returned.
+    behind: *mut ExprState,
     /// The scan of the table. Null before its first row.
     heap: TableScanDesc,
     /// The slot that rows are read into.
     slot: *mut TupleTableSlot,
-    /// The batch whose rows are returned, and the next one.
-    batches: [Batch; 2],
-    /// Which of these is returned.
-    current: usize,
-    /// The most rows of the next batch.
-    size: usize,
-    has_ended: bool,
-    /// Batches so far, for EXPLAIN.
-    sent: i64,
-}
-
-/// Rows, and the ticket of what the zone was asked about them.
-struct Batch {
-    rows: RowBatch,
-    ticket: Option<u64>,
+    pipeline: Pipeline<RowBatch>,
 }
 
 /// Makes the node's state.
@@ -105,80 +86,23 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
             let planned = (*node).ss.ps.plan;
             (*node).ss.ps.qual = pg_sys::ExecInitQual((*planned).qual, &raw mut (*node).ss.ps);
             pg_sys::ExecAssignScanProjectionInfo(&raw mut (*node).ss);
-            let conditions = (*plan).custom_exprs;
+            let asked = conditions::with_zone(plan);
             let varno = c_int::try_from((*plan).scan.scanrelid).unwrap_or(0);
-            let shape = compile(conditions, varno, std::ptr::null_mut());
-            let inputs = shape.map_or(0, |of| of.sources.len());
+            let shape = conditions::compile(asked, varno, std::ptr::null_mut());
+            let sources = shape.map_or_else(Vec::new, |of| of.sources);
+            let inputs = sources.len();
             let rows = rows_max(inputs);
-            let batch = || Batch {
-                rows: RowBatch::new(relation, rows, inputs),
-                ticket: None,
-            };
+            let batch = || RowBatch::new(relation, rows, inputs);
             let scan = Scan {
-                conditions: pg_sys::ExecInitQual(conditions, &raw mut (*node).ss.ps),
-                program: None,
+                asked: pg_sys::ExecInitQual(asked, &raw mut (*node).ss.ps),
+                behind: nodes::init_conditions(conditions::behind(plan), node),
                 heap: std::ptr::null_mut(),
                 slot: pg_sys::table_slot_create(relation, tables),
-                batches: [batch(), batch()],
-                current: 0,
-                size: FIRST_ROWS,
-                has_ended: false,
-                sent: 0,
+                pipeline: Pipeline::new([batch(), batch()], sources),
             };
             nodes::keep(node, estate, scan);
         }
     });
-}
-
-/// The program of a list of conditions, all of which have to hold. `None` if one has no place in a
-/// program.
-///
-/// # Safety
-///
-/// A list of expressions of a finished plan, and the node's context or null.
-pub(super) unsafe fn compile(
-    conditions: *mut pg_sys::List,
-    varno: c_int,
-    context: *mut pg_sys::ExprContext,
-) -> Option<Compiled> {
-    let mut compiler = Compiler::new(varno, context);
-    // SAFETY: the caller's promise.
-    for condition in unsafe { items::<Node>(conditions) } {
-        // SAFETY: as above.
-        unsafe { compiler.keep(condition) }?;
-    }
-    compiler.finish()
-}
-
-/// Splits conditions, all of which have to hold, into those that a program can have and the others.
-///
-/// # Safety
-///
-/// A list of expressions of a finished plan.
-pub(super) unsafe fn split(
-    conditions: *mut pg_sys::List,
-    varno: c_int,
-) -> (*mut pg_sys::List, *mut pg_sys::List) {
-    let none = std::ptr::null_mut();
-    let (mut with_zone, mut others) = (none, none);
-    // SAFETY: the caller's promise.
-    unsafe {
-        for condition in items::<Node>(conditions) {
-            let one = pg_sys::lappend(std::ptr::null_mut(), condition.cast());
-            let compiled = compile(one, varno, std::ptr::null_mut());
-            // What concerns no row is not asked of the zone for each.
-            if compiled.is_some_and(|compiled| !compiled.sources.is_empty()) {
-                with_zone = pg_sys::lappend(with_zone, condition.cast());
-            } else {
-                others = pg_sys::lappend(others, condition.cast());
-            }
-        }
-        // Together they have to fit, too.
-        if compile(with_zone, varno, std::ptr::null_mut()).is_none() {
-            return (std::ptr::null_mut(), conditions);
-        }
-    }
-    (with_zone, others)
 }
 
 /// The node's state.
@@ -200,18 +124,9 @@ extern "C-unwind" fn next(node: *mut CustomScanState) -> *mut TupleTableSlot {
                 return slot;
             }
             // SAFETY: as above.
-            if !unsafe { scan_of(node).advance(node) } {
-                // SAFETY: an empty row of the node's own sort.
-                return unsafe {
-                    let projection = (*node).ss.ps.ps_ProjInfo;
-                    let slot = if projection.is_null() {
-                        (*node).ss.ss_ScanTupleSlot
-                    } else {
-                        (*projection).pi_state.resultslot
-                    };
-                    call_postgres(|| nodes::clear(slot));
-                    slot
-                };
+            if !unsafe { advance(node) } {
+                // SAFETY: as above.
+                return unsafe { nodes::no_row(node) };
             }
         }
     })
@@ -228,15 +143,17 @@ unsafe fn next_of_batch(node: *mut CustomScanState) -> Option<*mut TupleTableSlo
         // No reference to the batch is held while an expression is evaluated, which may look for
         // the batch's other rows.
         // SAFETY: the caller's promise.
-        let (conditions, (row, buffer, answer)) = unsafe { scan_of(node).next_row() }?;
+        let (asked, behind, (row, buffer, answer)) = unsafe {
+            let scan = scan_of(node);
+            (scan.asked, scan.behind, scan.pipeline.current()?.next()?)
+        };
         // SAFETY: the row is on a page that the batch has pinned, and stays there until the batch
         // is cleared; the closure owns nothing.
         let returned = unsafe {
             call_postgres(|| {
                 let slot = (*node).ss.ss_ScanTupleSlot;
                 nodes::store(row, slot, buffer);
-                let asked = (answer == ASK).then_some(conditions);
-                nodes::returned(node, slot, asked.as_slice())
+                nodes::returned(node, slot, nodes::open_conditions(answer, asked, behind))
             })
         };
         if returned.is_some() {
@@ -245,125 +162,35 @@ unsafe fn next_of_batch(node: *mut CustomScanState) -> Option<*mut TupleTableSlo
     }
 }
 
-impl Scan {
-    /// The conditions, and the next row of the current batch for which the program is true or not
-    /// known. `None` when there is none.
-    fn next_row(&mut self) -> Option<(*mut ExprState, Found)> {
-        let batch = self.batches.get_mut(self.current)?;
-        Some((self.conditions, batch.rows.next()?))
-    }
-
-    /// Goes on to the next batch, and has the one after it read and asked about. False when there
-    /// is none.
-    ///
-    /// # Safety
-    ///
-    /// The node of this state.
-    unsafe fn advance(&mut self, node: *mut CustomScanState) -> bool {
-        // SAFETY: the node's own slot, which may have a row of the batch that is cleared.
-        unsafe { call_postgres(|| nodes::clear((*node).ss.ss_ScanTupleSlot)) };
-        let finished = self.current;
-        if let Some(batch) = self.batches.get_mut(finished) {
-            batch.rows.clear();
+/// Goes on to the next batch. False when there is none.
+///
+/// # Safety
+///
+/// A node of this module that was begun.
+unsafe fn advance(node: *mut CustomScanState) -> bool {
+    // SAFETY: the caller's promise; the node's own slot may have a row of the batch that is
+    // cleared. What conditions in clear execute does not know this state.
+    unsafe {
+        call_postgres(|| nodes::clear((*node).ss.ss_ScanTupleSlot));
+        let scan = scan_of(node);
+        if scan.heap.is_null() {
+            scan.heap = begin_heap_scan(node);
         }
-        // SAFETY: the caller's promise.
-        unsafe {
-            let other = other_of(finished);
-            if self
-                .batches
-                .get(other)
-                .is_some_and(|other| other.rows.len() == 0)
-            {
-                self.fill(node, other);
-            }
-            self.current = other;
-            if self
-                .batches
-                .get(other)
-                .is_none_or(|other| other.rows.len() == 0)
-            {
-                return false;
-            }
-            // The zone works on one batch while the next one is read.
-            self.fill(node, finished);
-        }
-        self.take_answers(self.current);
-        if let Some(batch) = self.batches.get(self.current) {
-            rows::enter(&batch.rows);
-        }
-        true
-    }
-
-    /// Reads rows into a batch, which is empty, and sends it to the zone.
-    ///
-    /// # Safety
-    ///
-    /// The node of this state.
-    unsafe fn fill(&mut self, node: *mut CustomScanState, at: usize) {
-        if self.has_ended {
-            return;
-        }
-        if self.heap.is_null() {
-            // SAFETY: the caller's promise.
-            self.heap = unsafe { begin_heap_scan(node) };
-        }
-        if self.program.is_none() {
-            // SAFETY: the caller's promise.
-            let compiled = unsafe {
+        let (heap, slot) = (scan.heap, scan.slot);
+        let has_more = scan.pipeline.advance(
+            |batch, size, sources| read_rows(node, heap, slot, size, sources, batch),
+            || {
                 let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
                 let varno = c_int::try_from((*plan).scan.scanrelid).unwrap_or(0);
-                compile((*plan).custom_exprs, varno, (*node).ss.ps.ps_ExprContext)
-            };
-            self.program = compiled.map(SentProgram::new);
+                let asked = conditions::with_zone(plan);
+                conditions::compile(asked, varno, (*node).ss.ps.ps_ExprContext)
+            },
+        );
+        if has_more && let Some(batch) = scan.pipeline.current() {
+            rows::enter(batch);
         }
-        let Some(program) = &self.program else {
-            fault::raise_internal("a condition of a plan is not in a program");
-        };
-        let sources = &program.compiled.sources;
-        let (heap, slot, size) = (self.heap, self.slot, self.size);
-        let Some(batch) = self.batches.get_mut(at) else {
-            return;
-        };
-        // SAFETY: the caller's promise.
-        let ended = unsafe { read_rows(node, heap, slot, size, sources, &mut batch.rows) };
-        self.has_ended = ended;
-        self.size = (size * GROWTH).min(rows_max(sources.len()));
-        self.send(at);
+        has_more
     }
-
-    /// Sends a batch to the zone, without waiting.
-    fn send(&mut self, at: usize) {
-        let (Some(program), Some(batch)) = (&mut self.program, self.batches.get_mut(at)) else {
-            return;
-        };
-        let rows = batch.rows.len();
-        if rows == 0 {
-            return;
-        }
-        let words = by_input(&batch.rows.inputs, program.compiled.sources.len());
-        batch.ticket = Some(program.send_batch(rows, &words, true));
-        self.sent += 1;
-    }
-
-    /// Waits for the zone's answers about a batch. Rows that it has not answered for are to be
-    /// asked about by the ordinary operators.
-    fn take_answers(&mut self, at: usize) {
-        let Some(batch) = self.batches.get_mut(at) else {
-            return;
-        };
-        if let (Some(ticket), Some(program)) = (batch.ticket.take(), &self.program)
-            && let BatchAnswer::Done(_, bytes) = program.answer(ticket)
-        {
-            batch.rows.answers.extend_from_slice(&bytes);
-        }
-        let rows = batch.rows.len();
-        batch.rows.answers.resize(rows, ASK);
-    }
-}
-
-/// The other one of two batches.
-const fn other_of(at: usize) -> usize {
-    1 - at
 }
 
 /// Begins the scan of the node's table.
@@ -424,6 +251,7 @@ unsafe fn read_rows(
                     nodes::reset(context);
                     (*context).ecxt_scantuple = slot;
                     if !nodes::holds(conditions, context) {
+                        nodes::count_dropped(node);
                         continue;
                     }
                 }
@@ -445,9 +273,9 @@ extern "C-unwind" fn end(node: *mut CustomScanState) {
     guarded(|| {
         // SAFETY: a node that was begun.
         unsafe {
-            stop(node);
+            clear_slots(node);
             let scan = scan_of(node);
-            drop(scan.program.take());
+            scan.pipeline.end();
             if let (false, Some(end)) = (
                 scan.heap.is_null(),
                 (*(*(*node).ss.ss_currentRelation).rd_tableam).scan_end,
@@ -465,12 +293,9 @@ extern "C-unwind" fn rescan(node: *mut CustomScanState) {
     guarded(|| {
         // SAFETY: a node that was begun.
         unsafe {
-            stop(node);
+            clear_slots(node);
             let scan = scan_of(node);
-            scan.has_ended = false;
-            scan.size = FIRST_ROWS;
-            let depends = |known: &mut SentProgram| known.compiled.depends_on_subplans;
-            drop(scan.program.take_if(depends));
+            scan.pipeline.restart();
             if let (false, Some(rescan)) = (
                 scan.heap.is_null(),
                 (*(*(*node).ss.ss_currentRelation).rd_tableam).scan_rescan,
@@ -484,12 +309,12 @@ extern "C-unwind" fn rescan(node: *mut CustomScanState) {
     });
 }
 
-/// Forgets the rows that were read and not returned.
+/// Takes rows out of the node's slots.
 ///
 /// # Safety
 ///
 /// A node of this module that was begun.
-unsafe fn stop(node: *mut CustomScanState) {
+unsafe fn clear_slots(node: *mut CustomScanState) {
     // SAFETY: the caller's promise.
     unsafe {
         let scan = scan_of(node);
@@ -498,10 +323,6 @@ unsafe fn stop(node: *mut CustomScanState) {
             nodes::clear(returned);
             nodes::clear(read);
         });
-        for batch in &mut scan.batches {
-            batch.rows.clear();
-            batch.ticket = None;
-        }
     }
 }
 
@@ -515,9 +336,9 @@ extern "C-unwind" fn explain(
         // SAFETY: PostgreSQL's own structures, for as long as the call.
         unsafe {
             let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
-            output::conditions(plan, (*plan).custom_exprs, ancestors, state);
+            output::conditions(plan, ancestors, state);
             if (*state).analyze {
-                output::number(c"Batches", scan_of(node).sent, state);
+                output::number(c"Batches", scan_of(node).pipeline.sent(), state);
             }
         }
     });

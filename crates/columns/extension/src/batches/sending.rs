@@ -89,10 +89,17 @@ pub(super) fn by_input(words: &[u64], inputs: usize) -> Vec<u64> {
     turned
 }
 
-/// The word of an input whose column has these bits; `None` for NULL.
+/// The word of an input whose column has these bits; `None` for NULL. Of a number of fewer than 8
+/// bytes only these count: what PostgreSQL has beside them depends on where the value is from.
 pub(super) fn input_word(source: Source, bits: Option<u64>) -> u64 {
     match source {
-        Source::Value(_) | Source::Word(_) => bits.unwrap_or(0),
+        Source::Value(_) => bits.unwrap_or(0),
+        Source::Word(_, width) => {
+            let unused = 64_u32.saturating_sub(8 * u32::from(width));
+            let bits = bits.unwrap_or(0).checked_shl(unused).unwrap_or(0);
+            let number = bits.cast_signed().checked_shr(unused).unwrap_or(0);
+            number.cast_unsigned()
+        }
         Source::IsNull(_) => u64::from(bits.is_none()),
     }
 }

@@ -40,6 +40,8 @@ struct OnItsWay {
     ticket: u64,
     operation: u32,
     overwritten: u32,
+    /// Whether somebody will ask for the answer.
+    is_wanted: bool,
 }
 
 /// The batches of a connection.
@@ -57,6 +59,11 @@ pub(super) struct Batches {
 }
 
 impl Batches {
+    /// Forgets whether the zone takes programs.
+    pub(super) fn forget_abilities(&mut self) {
+        self.knows_programs = None;
+    }
+
     /// Forgets answers that nobody has asked for: the statement is over.
     pub(super) fn forget_answers(&mut self) {
         self.answers.clear();
@@ -88,6 +95,8 @@ impl Connection {
     /// Whether the zone takes programs: a record that is replayed has none. Asks it once, and
     /// waits. `Lost` if the zone is gone, `Interrupted` at the end of a transaction.
     pub(crate) fn knows_programs(&mut self) -> Result<bool, Broken> {
+        // What is recorded has none either.
+        self.send_record_name()?;
         if let Some(known) = self.batches.knows_programs {
             return Ok(known);
         }
@@ -151,6 +160,7 @@ impl Connection {
             ticket,
             operation,
             overwritten: self.overwritten,
+            is_wanted: true,
         };
         if let Some(place) = self.batches.parts.get_mut(part) {
             *place = Some(on_its_way);
@@ -176,6 +186,15 @@ impl Connection {
             self.finish_batches()?;
         }
         Ok(())
+    }
+
+    /// Gives the answer to a batch up: nobody will ask for it.
+    pub(crate) fn forget_batch(&mut self, ticket: u64) {
+        self.batches.answers.remove(&ticket);
+        let mut parts = self.batches.parts.iter_mut().flatten();
+        if let Some(batch) = parts.find(|batch| batch.ticket == ticket) {
+            batch.is_wanted = false;
+        }
     }
 
     /// Waits for all batches on their way, and copies their answers: their parts of the data area
@@ -208,7 +227,9 @@ impl Connection {
                 BatchAnswer::Done(rows, bytes)
             }
         };
-        self.batches.answers.insert(batch.ticket, outcome);
+        if batch.is_wanted {
+            self.batches.answers.insert(batch.ticket, outcome);
+        }
         if let Some(place) = self.batches.parts.get_mut(part) {
             *place = None;
         }
@@ -227,10 +248,6 @@ impl Connection {
         let width = program.group_width();
         self.wait_until_writable(8 * width * program.groups_per_call())?;
         let r = self.new_identifier()?;
-        // Each word may have an ephemeral; their numbers follow one another.
-        for _ in 1..width * program.groups_per_call() {
-            self.new_identifier()?;
-        }
         let answer = self.call(Descriptor {
             n: u32::try_from(first).map_err(|_| bad)?,
             a: id,
@@ -240,6 +257,11 @@ impl Connection {
         let count = usize::try_from(answer.value).map_err(|_| bad)?;
         let mut words = vec![0; count.min(program.groups_per_call()) * width];
         self.read_words(0, &mut words)?;
+        // The identifiers of what was computed follow one another.
+        let puts = |(at, word): &(usize, &u64)| **word != 0 && program.is_put(at % width);
+        for _ in 1..words.iter().enumerate().filter(puts).count() {
+            self.new_identifier()?;
+        }
         let all = usize::try_from(answer.aux).map_err(|_| bad)?;
         Ok((words, all))
     }

@@ -218,6 +218,7 @@ impl Connection {
             ..Descriptor::of(Op::Record)
         })?;
         self.record_name = name.to_vec();
+        self.batches.forget_abilities();
         Ok(())
     }
 

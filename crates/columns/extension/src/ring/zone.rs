@@ -228,6 +228,14 @@ pub(crate) fn knows_programs() -> bool {
     knows
 }
 
+/// Gives the answer to a batch up, if there is a connection: nobody will ask for it.
+pub(crate) fn forget_batch(ticket: u64) {
+    if_connected(|connection| {
+        connection.forget_batch(ticket);
+        Ok(())
+    });
+}
+
 /// Has the zone forget a program, if there is a connection. Neither waits nor raises: what cannot
 /// be sent now is forgotten at the end of the statement.
 pub(crate) fn forget_program(id: u64) {

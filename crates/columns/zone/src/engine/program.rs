@@ -269,7 +269,8 @@ impl Zone {
         let mut slots = begin.slot()..;
         let mut words = Vec::with_capacity(program.groups_per_call() * program.group_width());
         let arena = &mut self.sources.rings.get_mut(ring)?.arena;
-        let mut put = |slot: Option<u64>, meta, value: &Out| {
+        let mut put = |meta, value: &Out| {
+            let slot = slots.next();
             let fid = slot.and_then(|slot| Fid::ephemeral(ring, begin.generation(), slot));
             let fid = fid.ok_or(Fault::ArenaFull)?;
             arena.put(fid, meta, value.value())?;
@@ -280,7 +281,6 @@ impl Zone {
         for group in groups.take(program.groups_per_call()) {
             let keys = group.keys.iter().zip(&running.key_scopes);
             for ((key, scope), register) in keys.zip(&program.keys) {
-                let slot = slots.next();
                 words.push(match key {
                     KeyValue::Word(word) => *word,
                     KeyValue::Computed(out) => {
@@ -289,12 +289,11 @@ impl Zone {
                             return Err(Fault::BadRequest);
                         };
                         let scope = scope.ok_or(Fault::BadRequest)?;
-                        put(slot, Meta { kind: *kind, scope }, out)?
+                        put(Meta { kind: *kind, scope }, out)?
                     }
                 });
             }
             for (state, scope) in group.states.iter().zip(&running.scopes) {
-                let slot = slots.next();
                 words.push(match state {
                     GroupState::Count(count) => *count,
                     GroupState::Distinct(numbers) => numbers.len() as u64,
@@ -305,7 +304,7 @@ impl Zone {
                             let (aggregate, kind) = total.aggregate_and_kind();
                             let kind = aggregate.gives(kind).ok_or(Fault::BadRequest)?;
                             let scope = scope.ok_or(Fault::BadRequest)?;
-                            put(slot, Meta { kind, scope }, &result)?
+                            put(Meta { kind, scope }, &result)?
                         }
                     },
                 });

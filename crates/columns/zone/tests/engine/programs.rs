@@ -106,6 +106,7 @@ pub(super) fn groups(host: &mut Host, program: u64, width: usize) -> Result<Vec<
         let mut words = vec![0; written * width];
         host.area(go_on)?.read_words(0, &mut words).unwrap();
         all.extend(words.chunks(width).map(<[u64]>::to_vec));
+        // As many as may have been put.
         for _ in 1..written * width {
             host.fresh().unwrap();
         }
