@@ -18,12 +18,11 @@ use super::aggregate_plan::{Kept, Place, compile, kept_of, places};
 use super::expressions::Source;
 use super::group_order::{self, OrderKey};
 use super::nodes::{Callbacks, Shared};
-use super::rows::{ASK, IS_TRUE};
 use super::sending::{SentProgram, by_input, input_word};
 use super::{conditions, nodes, output};
 use crate::call::{call_postgres, guarded};
 use crate::fault;
-use crate::ring::batches::{BatchAnswer, rows_max};
+use crate::ring::batches::{ASK, BatchAnswer, IS_TRUE, rows_max};
 
 /// Name of the node in plans.
 const NAME: &CStr = c"Strongroom Aggregate";
@@ -305,9 +304,9 @@ impl Grouping {
     }
 }
 
-/// Reads all rows of the node below, and sends them to the zone in batches. The program is made when
-/// there is a row, because a subplan whose result it has is executed for rows only; so is that of
-/// the conditions when there is a group.
+/// Reads all rows of the node below, and sends them to the zone in batches. The program is made
+/// when there is a row, because a subplan whose result it has is executed for rows only; so is that
+/// of the conditions when there is a group.
 ///
 /// # Safety
 ///

@@ -16,7 +16,8 @@ use pgrx::pg_sys;
 
 use super::expressions::Source;
 use super::nodes::{Callbacks, Shared};
-use super::pipeline::{Pipeline, Rows};
+use super::pipeline::Pipeline;
+use super::rows::Rows;
 use super::sending::input_word;
 use super::{conditions, nodes, output};
 use crate::call::{call_postgres, guarded};

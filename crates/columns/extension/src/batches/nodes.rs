@@ -13,8 +13,8 @@ use pg_sys::{
 };
 use pgrx::pg_sys;
 
-use super::rows::ASK;
 use crate::call::call_postgres;
+use crate::ring::batches::ASK;
 
 unsafe extern "C-unwind" {
     /// Reads the columns up to `count` of a row into its slot (executor/tuptable.h).

@@ -1,5 +1,5 @@
-//! Expressions of types in clear that depend on confidential conditions: the arguments of counts and
-//! sums in clear, as in `sum(CASE WHEN state = 'A' THEN 1 ELSE 0 END)`.
+//! Expressions of types in clear that depend on confidential conditions: the arguments of counts
+//! and sums in clear, as in `sum(CASE WHEN state = 'A' THEN 1 ELSE 0 END)`.
 //!
 //! Must not: make an instruction whose result differs from the expression's.
 

@@ -4,28 +4,16 @@
 //! Must not: read a row.
 
 use super::expressions::{Compiled, Source};
-use super::rows::ASK;
+use super::rows::Rows;
 use super::sending::{SentProgram, by_input};
 use crate::fault;
-use crate::ring::batches::{BatchAnswer, rows_max};
+use crate::ring::batches::{ASK, BatchAnswer, rows_max};
 use crate::ring::zone;
 
 /// Rows of the first batch: a query that needs only some rows has asked about no more.
 const FIRST_ROWS: usize = 64;
 /// By which factor batches grow.
 const GROWTH: usize = 4;
-
-/// The rows of one batch.
-pub(super) trait Rows {
-    /// The number of rows.
-    fn len(&self) -> usize;
-    /// The inputs of a program, all of a row together.
-    fn inputs(&self) -> &[u64];
-    /// By row, what is known of the condition.
-    fn answers(&mut self) -> &mut Vec<u8>;
-    /// Makes it empty. No slot may have one of its rows.
-    fn clear(&mut self);
-}
 
 /// Two batches of rows, and the program of the condition.
 pub(super) struct Pipeline<R> {

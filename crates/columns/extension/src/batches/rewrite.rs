@@ -2,9 +2,9 @@
 //!
 //! The planner plans as if there were none, and a finished plan says exactly what each node has to
 //! do. A node is replaced if all of that has a place in a program. Left alone are plans that lock
-//! or write rows or can be read backwards, and parts that run in parallel workers; of parts that are
-//! begun again for each row of another part, all but conditions of index scans whose rows are all
-//! read. Must not: change what a plan returns.
+//! or write rows or can be read backwards, and parts that run in parallel workers; of parts that
+//! are begun again for each row of another part, all but conditions of index scans whose rows are
+//! all read. Must not: change what a plan returns.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
@@ -20,8 +20,8 @@ use crate::ring::zone;
 use crate::settings;
 use crate::storage::access_method;
 
-/// The least cost of an index scan whose conditions get a node, unless it is begun again many times:
-/// for some rows a program costs more than it saves. A row that is looked up costs about 8.
+/// The least cost of an index scan whose conditions get a node, unless it is begun again many
+/// times: for some rows a program costs more than it saves. A row that is looked up costs about 8.
 const FILTER_COST_MIN: f64 = 20.0;
 
 thread_local! {

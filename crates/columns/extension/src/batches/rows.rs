@@ -8,13 +8,25 @@ use pg_sys::{Buffer, HeapTupleData};
 use pgrx::pg_sys;
 
 use super::nodes;
-use super::pipeline::Rows;
 use crate::call::call_postgres;
+use crate::ring::batches::IS_TRUE;
 
 thread_local! {
     /// The batches whose rows are being returned: of these an expression may concern the current
     /// row.
     static CURRENT: RefCell<Vec<*const RowBatch>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The rows of one batch.
+pub(super) trait Rows {
+    /// The number of rows.
+    fn len(&self) -> usize;
+    /// The inputs of a program, all of a row together.
+    fn inputs(&self) -> &[u64];
+    /// By row, what is known of the condition.
+    fn answers(&mut self) -> &mut Vec<u8>;
+    /// Makes it empty. No slot may have one of its rows.
+    fn clear(&mut self);
 }
 
 /// Rows of a table.
@@ -39,11 +51,6 @@ pub(super) type Found = (*mut HeapTupleData, Buffer, u8);
 /// The most pages that a batch has pinned: others need buffers, too, and a session has few for its
 /// temporary tables (`temp_buffers`).
 const PINS_MAX: usize = 24;
-
-/// The answer of a row for which the condition is true.
-pub(super) const IS_TRUE: u8 = 1;
-/// The answer of a row that is to be asked about by the ordinary operators.
-pub(super) const ASK: u8 = 2;
 
 impl RowBatch {
     /// An empty batch with room for `rows` rows of `inputs` inputs each.

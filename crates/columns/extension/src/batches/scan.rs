@@ -16,8 +16,8 @@ use pgrx::pg_sys;
 
 use super::expressions::Source;
 use super::nodes::{Callbacks, Shared};
-use super::pipeline::{Pipeline, Rows as _};
-use super::rows::{self, RowBatch};
+use super::pipeline::Pipeline;
+use super::rows::{self, RowBatch, Rows as _};
 use super::sending::input_word;
 use super::{conditions, nodes, output};
 use crate::call::{call_postgres, guarded};

@@ -24,6 +24,12 @@ pub(crate) fn rows_max(inputs: usize) -> usize {
     strongroom_columns_ring::program::ROWS_MAX.min(PART_SIZE / (8 * inputs.max(1)))
 }
 
+/// The answer of a row for which a condition is true.
+pub(crate) const IS_TRUE: u8 = 1;
+/// The answer of a row that is to be asked about by the ordinary operators: the condition has
+/// failed for it, or was not carried out.
+pub(crate) const ASK: u8 = 2;
+
 /// What became of a batch.
 #[derive(Clone)]
 pub(crate) enum BatchAnswer {

@@ -7,7 +7,7 @@
 //! | input | 2 | its sort, and its kind |
 //! | instruction | 16 | its code, a detail, a function, two registers, a word |
 //! | key | 2 | its register |
-//! | aggregate | 6 | its number, or that of what is computed in clear; register and filter, 0xffff for none |
+//! | aggregate | 6 | the number of what is computed; register and filter, 0xffff for none |
 //!
 //! Must not: know which programs are valid.
 
