@@ -94,7 +94,10 @@ fn ranks(kind: Kind, fids: &[u64]) -> Option<Vec<Option<i64>>> {
     if present.is_empty() {
         return Some(vec![None; fids.len()]);
     }
-    let mut found = batching::rank(kind, &present)?.into_iter();
+    let found = batching::rank(kind, &present)?;
+    // Groups are often sorted again, by a count and then by their keys.
+    batching::keep_ranks(kind, &present, &found);
+    let mut found = found.into_iter();
     let mut rank = |fid: &u64| {
         if *fid == 0 {
             return None;

@@ -19,6 +19,7 @@ mod nodes;
 mod numbers;
 mod operands;
 mod output;
+mod page_rows;
 mod parameters;
 mod pipeline;
 mod rewrite;

@@ -16,6 +16,7 @@ use pgrx::pg_sys;
 
 use super::expressions::Source;
 use super::nodes::{Callbacks, Shared};
+use super::page_rows::{self, Layout};
 use super::pipeline::Pipeline;
 use super::rows::{self, RowBatch, Rows as _};
 use super::sending::input_word;
@@ -61,6 +62,8 @@ struct Scan {
     behind: *mut ExprState,
     /// The scan of the table. Null before its first row.
     heap: TableScanDesc,
+    /// Where the inputs are in rows without NULLs. `None` if that is not the same for all.
+    layout: Option<Layout>,
     /// The slot that rows are read into.
     slot: *mut TupleTableSlot,
     pipeline: Pipeline<RowBatch>,
@@ -97,6 +100,7 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
                 asked: pg_sys::ExecInitQual(asked, &raw mut (*node).ss.ps),
                 behind: nodes::init_conditions(conditions::behind(plan), node),
                 heap: std::ptr::null_mut(),
+                layout: Layout::of((*relation).rd_att, &sources),
                 slot: pg_sys::table_slot_create(relation, tables),
                 pipeline: Pipeline::new([batch(), batch()], sources),
             };
@@ -176,9 +180,9 @@ unsafe fn advance(node: *mut CustomScanState) -> bool {
         if scan.heap.is_null() {
             scan.heap = begin_heap_scan(node);
         }
-        let (heap, slot) = (scan.heap, scan.slot);
+        let (heap, slot, layout) = (scan.heap, scan.slot, scan.layout.as_ref());
         let has_more = scan.pipeline.advance(
-            |batch, size, sources| read_rows(node, heap, slot, size, sources, batch),
+            |batch, size, sources| read_rows(node, heap, slot, size, (sources, layout), batch),
             || {
                 let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
                 let varno = c_int::try_from((*plan).scan.scanrelid).unwrap_or(0);
@@ -227,7 +231,7 @@ unsafe fn read_rows(
     heap: TableScanDesc,
     slot: *mut TupleTableSlot,
     size: usize,
-    sources: &[Source],
+    (sources, layout): (&[Source], Option<&Layout>),
     batch: &mut RowBatch,
 ) -> bool {
     let last = sources.iter().map(|source| source.column()).max();
@@ -240,10 +244,24 @@ unsafe fn read_rows(
         let Some(next) = next else {
             fault::raise_internal("a table has no rows");
         };
+        let conditions = (*node).ss.ps.qual;
+        let has_room = |batch: &RowBatch| batch.len() < size && batch.has_room();
         call_postgres(|| {
             let context = (*node).ss.ps.ps_ExprContext;
-            let conditions = (*node).ss.ps.qual;
-            while batch.len() < size && batch.has_room() {
+            while has_room(batch) {
+                if let (true, Some(layout)) = (conditions.is_null(), layout) {
+                    page_rows::take(heap, layout, |row, buffer, read| {
+                        let takes = has_room(batch);
+                        if takes {
+                            batch.push(row, buffer);
+                            read(&mut batch.inputs);
+                        }
+                        takes
+                    });
+                    if !has_room(batch) {
+                        return false;
+                    }
+                }
                 if !next(heap, forward, slot) {
                     return true;
                 }

@@ -260,6 +260,15 @@ pub(crate) fn compare_by_rank(kind: Kind, a: u64, b: u64) -> Option<i32> {
     })
 }
 
+/// Keeps the ranks that [`rank`] has returned of these values for a sort that compares them.
+pub(crate) fn keep_ranks(kind: Kind, all: &[u64], ranks: &[u64]) {
+    RANKS.with(|known| {
+        let mut known = known.borrow_mut();
+        let of = known.entry(kind.number()).or_default();
+        of.keep_apart(latest_number(), all, ranks);
+    });
+}
+
 /// The dense ranks of values of a kind, which the zone computes in one call. `None` if the zone
 /// refuses to rank them all, so that pairs have to be compared. Raises its other faults as an
 /// ERROR.

@@ -278,15 +278,36 @@ impl Ranks {
         (a.1 != 0 && a.1 == b.1).then(|| a.0.cmp(&b.0) as i32)
     }
 
-    /// Adds two identifiers that a sort compares. Returns all identifiers if it is time to rank
-    /// them. Forgets those of another connection, and gives up beyond 65536.
-    pub(crate) fn add(&mut self, connection: u32, a: u64, b: u64) -> Option<Vec<u64>> {
+    /// Forgets the identifiers of another connection than this one.
+    fn use_connection(&mut self, connection: u32) {
         if self.connection != connection {
             *self = Self {
                 connection,
                 ..Self::default()
             };
         }
+    }
+
+    /// Keeps the ranks of identifiers that were ranked together over this connection, for a sort
+    /// that may come. Nothing if there would be too many.
+    pub(crate) fn keep_apart(&mut self, connection: u32, fids: &[u64], ranks: &[u64]) {
+        self.use_connection(connection);
+        if self.refused || self.ranks.len() + fids.len() > RANKED_MAX {
+            return;
+        }
+        self.round += 1;
+        let round = self.round;
+        let ranked = fids.iter().zip(ranks);
+        self.ranks
+            .extend(ranked.map(|(fid, rank)| (*fid, (*rank, round))));
+        self.ranked = self.ranks.len();
+        self.missed = 0;
+    }
+
+    /// Adds two identifiers that a sort compares. Returns all identifiers if it is time to rank
+    /// them. Forgets those of another connection, and gives up beyond 65536.
+    pub(crate) fn add(&mut self, connection: u32, a: u64, b: u64) -> Option<Vec<u64>> {
+        self.use_connection(connection);
         if self.refused {
             return None;
         }

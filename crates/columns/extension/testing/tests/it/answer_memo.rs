@@ -110,6 +110,28 @@ fn ranks_are_asked_for_at_doubling_numbers_and_tell_the_order() {
     assert!((0..500).all(|at| ranks.add(1, fid(at), fid(at + 1)).is_none()));
 }
 
+/// Columns are ranked apart: what is told of one says nothing of the order of another.
+#[test]
+fn ranks_that_were_made_apart_are_kept_apart() {
+    let mut ranks = Ranks::default();
+    ranks.keep_apart(1, &[fid(1), fid(2), fid(3)], &[5, 0, 5]);
+    ranks.keep_apart(1, &[fid(4), fid(5)], &[0, 1]);
+    assert_eq!(ranks.order(1, fid(1), fid(2)), Some(1));
+    assert_eq!(ranks.order(1, fid(1), fid(3)), Some(0));
+    assert_eq!(ranks.order(1, fid(4), fid(5)), Some(-1));
+    assert_eq!(ranks.order(1, fid(1), fid(4)), None);
+    assert_eq!(ranks.order(2, fid(1), fid(2)), None, "another connection");
+    ranks.keep_apart(2, &[fid(1)], &[0]);
+    assert_eq!(ranks.order(1, fid(1), fid(2)), None);
+    ranks.refuse();
+    ranks.keep_apart(2, &[fid(1), fid(2)], &[0, 1]);
+    assert_eq!(
+        ranks.order(2, fid(1), fid(2)),
+        None,
+        "no more in this statement"
+    );
+}
+
 #[test]
 fn a_list_is_learned_from_the_value_before() {
     let mut run = ListComparisons::new();
