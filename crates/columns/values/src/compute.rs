@@ -15,9 +15,11 @@ use crate::text;
 use crate::textual;
 use crate::uuid;
 use crate::value::{Operand, Out, Settings, Value};
+use crate::words::{self, WordFunction};
 use crate::{Unreadable, datetime, like, regular_expression, time_of_day};
 
 mod instants;
+mod integers;
 mod times;
 
 /// The arguments of one call.
@@ -101,7 +103,10 @@ type Predicate = fn(Args<'_>) -> Result<bool, Fault>;
 
 /// A function whose result is a value, resolved.
 #[derive(Clone, Copy)]
-pub struct Computation(Routine);
+pub struct Computation {
+    routine: Routine,
+    on_words: Option<WordFunction>,
+}
 
 impl Computation {
     /// The computation of `function`, found by its code. `None` if its result is a boolean, or the
@@ -110,7 +115,7 @@ impl Computation {
     pub fn of(function: &Function) -> Option<Self> {
         let code = function.code;
         let routine = match code {
-            100..120 => integer(code),
+            100..120 => integers::arithmetic(code),
             120..140 => double(code),
             140..160 => numeric(code),
             160..200 => string(code),
@@ -120,13 +125,22 @@ impl Computation {
             230..260 => swapped(code)
                 .or_else(|| span(code))
                 .or_else(|| times::routine(code)),
-            260..280 => bits(code),
+            260..280 => integers::bits(code),
             280..300 => document(code),
             300..330 => cast(code).or_else(|| times::cast(code)),
             330.. => textual_cast(code),
             _ => None,
         };
-        routine.map(Self)
+        routine.map(|routine| Self {
+            routine,
+            on_words: words::function(code),
+        })
+    }
+
+    /// The function for two arguments that are words. `None` if there is none.
+    #[must_use]
+    pub const fn on_words(self) -> Option<WordFunction> {
+        self.on_words
     }
 
     /// Calls the function; its result is in `out`.
@@ -140,7 +154,7 @@ impl Computation {
         settings: &Settings,
         out: &mut Out,
     ) -> Result<(), Fault> {
-        (self.0)(Args(args), settings, out)
+        (self.routine)(Args(args), settings, out)
     }
 }
 
@@ -254,60 +268,6 @@ fn put_date(result: i32, out: &mut Out) -> Result<(), Fault> {
 fn put_interval(result: Interval, out: &mut Out) -> Result<(), Fault> {
     result.put(out);
     Ok(())
-}
-
-/// Returns the divisor. `Fault::DivisionByZero` if it is 0.
-fn divisor<T: PartialEq + Default>(b: T) -> Result<T, Fault> {
-    if b == T::default() {
-        Err(Fault::DivisionByZero)
-    } else {
-        Ok(b)
-    }
-}
-
-/// The function on `integer` or `bigint` with this code. `None` for an unknown code.
-fn integer(code: u16) -> Option<Routine> {
-    let routine: Routine = match code {
-        100 => |a, _, out| put_int4(a.int4(0)?.checked_add(a.int4(1)?), out),
-        101 => |a, _, out| put_int4(a.int4(0)?.checked_sub(a.int4(1)?), out),
-        102 => |a, _, out| put_int4(a.int4(0)?.checked_mul(a.int4(1)?), out),
-        103 => |a, _, out| put_int4(a.int4(0)?.checked_div(divisor(a.int4(1)?)?), out),
-        104 => |a, _, out| put_int4(Some(a.int4(0)?.wrapping_rem(divisor(a.int4(1)?)?)), out),
-        105 => |a, _, out| put_int4(a.int4(0)?.checked_neg(), out),
-        106 => |a, _, out| put_int4(a.int4(0)?.checked_abs(), out),
-        110 => |a, _, out| put_int8(a.int8(0)?.checked_add(a.int8(1)?), out),
-        111 => |a, _, out| put_int8(a.int8(0)?.checked_sub(a.int8(1)?), out),
-        112 => |a, _, out| put_int8(a.int8(0)?.checked_mul(a.int8(1)?), out),
-        113 => |a, _, out| put_int8(a.int8(0)?.checked_div(divisor(a.int8(1)?)?), out),
-        114 => |a, _, out| put_int8(Some(a.int8(0)?.wrapping_rem(divisor(a.int8(1)?)?)), out),
-        115 => |a, _, out| put_int8(a.int8(0)?.checked_neg(), out),
-        116 => |a, _, out| put_int8(a.int8(0)?.checked_abs(), out),
-        _ => return None,
-    };
-    Some(routine)
-}
-
-/// The function on the bits of `integer` or `bigint` with this code. `None` for an unknown code.
-///
-/// A shift by more than the number's bits is one by the rest, as the processors do it that
-/// PostgreSQL runs on.
-fn bits(code: u16) -> Option<Routine> {
-    let routine: Routine = match code {
-        260 => |a, _, out| put_int4(Some(a.int4(0)? & a.int4(1)?), out),
-        261 => |a, _, out| put_int4(Some(a.int4(0)? | a.int4(1)?), out),
-        262 => |a, _, out| put_int4(Some(a.int4(0)? ^ a.int4(1)?), out),
-        263 => |a, _, out| put_int4(Some(!a.int4(0)?), out),
-        264 => |a, _, out| put_int4(Some(a.int4(0)?.wrapping_shl(a.places()?)), out),
-        265 => |a, _, out| put_int4(Some(a.int4(0)?.wrapping_shr(a.places()?)), out),
-        270 => |a, _, out| put_int8(Some(a.int8(0)? & a.int8(1)?), out),
-        271 => |a, _, out| put_int8(Some(a.int8(0)? | a.int8(1)?), out),
-        272 => |a, _, out| put_int8(Some(a.int8(0)? ^ a.int8(1)?), out),
-        273 => |a, _, out| put_int8(Some(!a.int8(0)?), out),
-        274 => |a, _, out| put_int8(Some(a.int8(0)?.wrapping_shl(a.places()?)), out),
-        275 => |a, _, out| put_int8(Some(a.int8(0)?.wrapping_shr(a.places()?)), out),
-        _ => return None,
-    };
-    Some(routine)
 }
 
 /// The function with this code whose operands another function takes the other way round. `None`

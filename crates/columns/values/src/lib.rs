@@ -33,6 +33,7 @@ mod time_of_day;
 mod time_zone;
 mod uuid;
 mod value;
+mod words;
 
 pub use aggregate::Accumulator;
 pub use binary::{receive, send};
@@ -43,3 +44,4 @@ pub use numeric::arithmetic::{coerce as fit_numeric, has_precision, precision_an
 pub use text::{parse, parse_interval, print};
 pub use time_zone::TimeZone;
 pub use value::{Buf, Operand, Out, Settings, Value};
+pub use words::WordFunction;

@@ -22,8 +22,8 @@ pub(crate) const SCALE_MAX: u32 = 16383;
 pub(crate) const WHOLE_DIGITS_MAX: i64 = 131_072;
 
 /// Limits of what fits a word.
-const WORD_SCALE_MAX: u32 = 127;
-const WORD_LIMIT: i128 = 1 << 55;
+pub(crate) const WORD_SCALE_MAX: u32 = 127;
+pub(crate) const WORD_LIMIT: i128 = 1 << 55;
 
 const TAG_POSITIVE: u8 = 0;
 const TAG_NEGATIVE: u8 = 1;

@@ -31,7 +31,7 @@ pub(super) enum GroupState {
 
 impl GroupState {
     /// Bytes of what it keeps beyond itself, about.
-    pub(super) fn size(&self) -> usize {
+    fn size(&self) -> usize {
         match self {
             Self::Count(_) | Self::Number(..) => 0,
             Self::Distinct(numbers) => numbers.capacity() * 2 * size_of::<u64>(),
@@ -45,7 +45,8 @@ impl GroupState {
     /// Those of [`Accumulator::add`]; [`Fault::Int8OutOfRange`] if a sum of numbers overflows;
     /// [`Fault::BadRequest`] without a value that it needs, [`Fault::KindMismatch`] for bytes in
     /// the place of a number.
-    pub(super) fn add(&mut self, value: Option<Value<'_>>) -> Result<(), Fault> {
+    #[inline]
+    fn add(&mut self, value: Option<Value<'_>>) -> Result<(), Fault> {
         if let Self::Count(count) = self {
             *count = count.saturating_add(1);
             return Ok(());
@@ -166,8 +167,50 @@ impl Groups {
     }
 
     /// Notes that the groups take so many bytes more.
-    pub(super) const fn grow_by(&mut self, bytes: usize) {
+    const fn grow_by(&mut self, bytes: usize) {
         self.size = self.size.saturating_add(bytes);
+    }
+
+    /// The aggregate at index `at` of a group.
+    ///
+    /// # Errors
+    /// [`Fault::BadRequest`] if there is none.
+    #[inline]
+    fn state_mut(&mut self, number: usize, at: usize) -> Result<&mut GroupState, Fault> {
+        let group = self.groups.get_mut(number).ok_or(Fault::BadRequest)?;
+        group.states.get_mut(at).ok_or(Fault::BadRequest)
+    }
+
+    /// Adds a row's value, or a row if all count, to an aggregate of a group.
+    ///
+    /// # Errors
+    /// Those of [`GroupState::add`], and [`Fault::BadRequest`] if there is no such aggregate.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        number: usize,
+        at: usize,
+        value: Option<Value<'_>>,
+    ) -> Result<(), Fault> {
+        self.state_mut(number, at)?.add(value)
+    }
+
+    /// The same for an aggregate that may keep more bytes after it.
+    ///
+    /// # Errors
+    /// Those of [`Self::add`].
+    pub(super) fn add_and_measure(
+        &mut self,
+        number: usize,
+        at: usize,
+        value: Option<Value<'_>>,
+    ) -> Result<(), Fault> {
+        let state = self.state_mut(number, at)?;
+        let before = state.size();
+        let added = state.add(value);
+        let more = state.size().saturating_sub(before);
+        self.grow_by(more);
+        added
     }
 
     /// The number of groups.
@@ -178,11 +221,6 @@ impl Groups {
     /// The groups, in the order in which their first rows came.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Group> {
         self.groups.iter()
-    }
-
-    /// The group of this number.
-    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut Group> {
-        self.groups.get_mut(number)
     }
 
     /// The index in the table of the group with the bytes `wanted`, or of the empty place where it

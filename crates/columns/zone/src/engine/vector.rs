@@ -96,6 +96,14 @@ impl Vector {
         }
     }
 
+    /// The value of a row if it is a word. `None` for bytes and NULL.
+    #[inline]
+    pub(super) fn word(&self, row: usize) -> Option<u64> {
+        let at = self.at(row);
+        let is_word = *self.tags.get(at)? == Tag::Word;
+        is_word.then_some(*self.words.get(at)?)
+    }
+
     /// The truth of a row. `None` for NULL.
     pub(super) fn truth(&self, row: usize) -> Option<bool> {
         match self.get(row)? {

@@ -3,7 +3,7 @@
 //! Must not: give anything to the backend.
 
 use strongroom_columns_ring::Fault;
-use strongroom_columns_ring::program::{Fold, Program, Register, Sort, Step};
+use strongroom_columns_ring::program::{Fold, Program, Register, Sort};
 use strongroom_columns_values::{Accumulator, Out};
 use strongroom_format::columns::channel::right;
 
@@ -11,8 +11,9 @@ use super::chunk::Chunk;
 use crate::arena::ScopeId;
 use crate::engine::Zone;
 use crate::engine::compute::with_ledger;
-use crate::engine::groups::{GroupState, KeyValue, new_states};
+use crate::engine::groups::{KeyValue, new_states};
 use crate::engine::running::Running;
+use crate::engine::vector::Vector;
 use crate::policy::Truth;
 
 impl Zone {
@@ -50,8 +51,7 @@ impl Zone {
         chunk: &Chunk<'_>,
     ) -> Result<(), Fault> {
         self.judge_keys(ring, running, chunk)?;
-        let mut rows = chunk.all_rows().iter();
-        let added = rows.try_for_each(|row| add_row(running, chunk, *row));
+        let added = add_rows(running, chunk);
         if added.is_err() {
             let state = self.sources.rings.get_mut(ring)?;
             state.failed = true;
@@ -142,58 +142,71 @@ impl Zone {
     }
 }
 
-/// Adds a row to its group.
-fn add_row(running: &mut Running, chunk: &Chunk<'_>, row: usize) -> Result<(), Fault> {
+/// Adds the rows of a chunk to their groups, one aggregate after the other. The fault of the first
+/// row that cannot be added; others may have been added then.
+fn add_rows(running: &mut Running, chunk: &Chunk<'_>) -> Result<(), Fault> {
+    let numbers = group_numbers(running, chunk)?;
+    let Running {
+        program, groups, ..
+    } = running;
+    let mut first: Option<(usize, Fault)> = None;
+    for (at, step) in program.aggregates.iter().enumerate() {
+        let of = step.of.map(|of| chunk.vector(of)).transpose()?;
+        let filter = step.filter.map(|filter| chunk.vector(filter)).transpose()?;
+        let keeps_bytes = step.fold == Fold::CountDistinct || of.is_some_and(Vector::has_bytes);
+        for (row, number) in chunk.all_rows().iter().zip(&numbers) {
+            if filter.is_some_and(|filter| filter.truth(*row) != Some(true)) {
+                continue;
+            }
+            let value = match of.map(|of| of.get(*row)) {
+                Some(None) => continue,
+                value => value.flatten(),
+            };
+            let added = if keeps_bytes {
+                groups.add_and_measure(*number, at, value)
+            } else {
+                groups.add(*number, at, value)
+            };
+            if let Err(fault) = added
+                && first.is_none_or(|(before, _)| *row < before)
+            {
+                first = Some((*row, fault));
+            }
+        }
+    }
+    match first {
+        Some((_, fault)) => Err(fault),
+        None => Ok(()),
+    }
+}
+
+/// By row of a chunk the number of its group, which is made if there is none.
+fn group_numbers(running: &mut Running, chunk: &Chunk<'_>) -> Result<Vec<usize>, Fault> {
     let Running {
         program,
         sorts,
         groups,
         ..
     } = running;
-    let number = if program.keys.is_empty() {
-        0
-    } else {
+    if program.keys.is_empty() {
+        return Ok(vec![0; chunk.all_rows().len()]);
+    }
+    let mut keys = Vec::with_capacity(program.keys.len());
+    for key in &program.keys {
+        let sort = *sorts.get(usize::from(*key)).ok_or(Fault::BadRequest)?;
+        keys.push((sort, chunk.vector(*key)?));
+    }
+    let number = |row: &usize| {
         groups.begin_row();
-        for key in &program.keys {
-            let sort = sorts.get(usize::from(*key)).ok_or(Fault::BadRequest)?;
-            groups.append_key(*sort, chunk.vector(*key)?.get(row))?;
+        for (sort, vector) in &keys {
+            groups.append_key(*sort, vector.get(*row))?;
         }
         groups.find(
-            || first_keys(program, chunk, row),
+            || first_keys(program, chunk, *row),
             || new_states(program, sorts),
-        )?
+        )
     };
-    let group = groups.get_mut(number).ok_or(Fault::BadRequest)?;
-    let mut more = 0;
-    for (step, state) in program.aggregates.iter().zip(&mut group.states) {
-        let before = state.size();
-        add_value(chunk, *step, row, state)?;
-        more += state.size().saturating_sub(before);
-    }
-    groups.grow_by(more);
-    Ok(())
-}
-
-/// Adds a row to one aggregate of its group.
-fn add_value(
-    chunk: &Chunk<'_>,
-    step: Step,
-    row: usize,
-    state: &mut GroupState,
-) -> Result<(), Fault> {
-    if let Some(filter) = step.filter
-        && chunk.vector(filter)?.truth(row) != Some(true)
-    {
-        return Ok(());
-    }
-    let value = match step.of {
-        Some(of) => match chunk.vector(of)?.get(row) {
-            None => return Ok(()),
-            value => value,
-        },
-        None => None,
-    };
-    state.add(value)
+    chunk.all_rows().iter().map(number).collect()
 }
 
 /// The keys of a group whose first row this is.

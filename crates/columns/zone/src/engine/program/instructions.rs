@@ -5,7 +5,7 @@
 use strongroom_columns_ring::Fault;
 use strongroom_columns_ring::function::{Arg, Field};
 use strongroom_columns_ring::program::{Instruction, Register, Sort};
-use strongroom_columns_values::{Operand, Value};
+use strongroom_columns_values::{Operand, Value, WordFunction};
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 
@@ -216,12 +216,22 @@ impl Zone {
             result.add_origin((scope, None));
             self.computed.add(rows.len() as u64);
             let out = &mut self.scratch.out;
-            called = given.call_each(chunk, &rows, ROWS_BETWEEN_LOOKS, |row, operands| {
-                computation.run(operands, &state.settings, out)?;
-                if !result.set(row, out.value()) {
-                    return Err(Fault::StringTooLong);
+            let on_words = computation.on_words();
+            called = Called::each(chunk, &rows, given.rows_between_looks(), |row| {
+                let words = on_words.and_then(|function| given.on_words(function, row));
+                let is_set = match words {
+                    Some(word) => result.set(row, Value::Word(word)),
+                    None => {
+                        let operands = given.operands(row)?;
+                        computation.run(given.own(&operands)?, &state.settings, out)?;
+                        result.set(row, out.value())
+                    }
+                };
+                if is_set {
+                    Ok(result.is_full())
+                } else {
+                    Err(Fault::StringTooLong)
                 }
-                Ok(result.is_full())
             });
         }
         chunk.computed += called.done as u64;
@@ -260,26 +270,29 @@ impl<'a> Arguments<'a> {
         given.filter_map(|(arg, vector)| matches!(arg, Arg::Of(_)).then_some(vector))
     }
 
-    /// Calls `call` with each of these rows and its arguments, until it returns true or the batch
-    /// is to be answered, as [`Called::each`]. Looks at the clock every `rows_between_looks` rows,
-    /// and for each row where values are long. The faults of a row are those of
-    /// [`Self::operands`], and of `call`.
-    pub(super) fn call_each(
+    /// How many rows are computed between two looks at the clock: one where values are long.
+    fn rows_between_looks(&self) -> usize {
+        if self.vectors().any(Vector::is_long) {
+            1
+        } else {
+            ROWS_BETWEEN_LOOKS
+        }
+    }
+
+    /// The result of a function of two words for a row. `None` if an argument is no word, or the
+    /// function has no result.
+    fn on_words(&self, function: WordFunction, row: usize) -> Option<u64> {
+        let [a, b, _] = self.vectors;
+        function(a.word(row)?, b.word(row)?)
+    }
+
+    /// As many of these operands as the function has arguments. `Fault::BadRequest` if they are
+    /// too few.
+    pub(super) fn own<'b>(
         &self,
-        chunk: &Chunk<'_>,
-        rows: &[usize],
-        rows_between_looks: usize,
-        mut call: impl FnMut(usize, &[Operand<'_>]) -> Result<bool, Fault>,
-    ) -> Called {
-        let is_long = self.vectors().any(Vector::is_long);
-        let looks = if is_long { 1 } else { rows_between_looks };
-        Called::each(chunk, rows, looks, |row| {
-            let operands = self.operands(row)?;
-            call(
-                row,
-                operands.get(..self.args.len()).ok_or(Fault::BadRequest)?,
-            )
-        })
+        operands: &'b [Operand<'a>; 3],
+    ) -> Result<&'b [Operand<'a>], Fault> {
+        operands.get(..self.args.len()).ok_or(Fault::BadRequest)
     }
 
     /// Those of the rows in which no argument is NULL.

@@ -80,8 +80,9 @@ impl Zone {
         let mut input = self.input_of(ring, given.vectors())?;
         self.judge_rows(ring, Truth::Condition, &mut input, rows.len())?;
         let mut positive = 0;
-        let called = given.call_each(chunk, &rows, 1, |row, operands| {
-            let truth = condition.run(operands)?;
+        let called = Called::each(chunk, &rows, 1, |row| {
+            let operands = given.operands(row)?;
+            let truth = condition.run(given.own(&operands)?)?;
             positive += u64::from(truth);
             result.set_truth(row, Some(truth));
             Ok(false)
