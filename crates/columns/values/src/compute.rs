@@ -4,11 +4,10 @@
 //! checks that each is what the function takes. Must not: compute more than one line itself.
 
 use strongroom_columns_ring::Fault;
-use strongroom_columns_ring::function::{Field, Function};
+use strongroom_columns_ring::function::Function;
 
 use crate::field::{self, FieldFunction};
 use crate::float;
-use crate::interval::Interval;
 use crate::jsonb::{self, Form};
 use crate::numeric::{arithmetic, forms};
 use crate::text;
@@ -16,90 +15,16 @@ use crate::textual;
 use crate::uuid;
 use crate::value::{Operand, Out, Settings, Value};
 use crate::words::{self, WordFunction};
-use crate::{Unreadable, datetime, like, regular_expression, time_of_day};
+use crate::{Unreadable, datetime, like, regular_expression};
 
 mod instants;
 mod integers;
+mod routine;
 mod times;
 
-/// The arguments of one call.
-#[derive(Clone, Copy)]
-struct Args<'a>(&'a [Operand<'a>]);
-
-impl<'a> Args<'a> {
-    /// The confidential argument at this index. `Fault::KindMismatch` if there is none, or another
-    /// sort.
-    fn value(self, at: usize) -> Result<Value<'a>, Fault> {
-        match self.0.get(at) {
-            Some(Operand::Value(value)) => Ok(*value),
-            _ => Err(Fault::KindMismatch),
-        }
-    }
-
-    /// The integer in clear at this index, such as a precision. `Fault::KindMismatch` if there is
-    /// none, or another sort of argument.
-    fn plain(self, at: usize) -> Result<i32, Fault> {
-        match self.0.get(at) {
-            Some(Operand::Plain(plain)) => Ok(*plain),
-            _ => Err(Fault::KindMismatch),
-        }
-    }
-
-    /// The field, which is the first argument. `Fault::KindMismatch` if it is another sort of
-    /// argument.
-    fn field(self) -> Result<Field, Fault> {
-        match self.0.first() {
-            Some(Operand::Field(field)) => Ok(*field),
-            _ => Err(Fault::KindMismatch),
-        }
-    }
-
-    /// The confidential `integer` or `date` at this index. `Fault::KindMismatch` if it is none.
-    fn int4(self, at: usize) -> Result<i32, Fault> {
-        self.value(at)?.int4()
-    }
-
-    /// By how many places a shift moves: the `integer` that is its second argument. A negative one
-    /// counts as the unsigned number of the same bits. `Fault::KindMismatch` if it is none.
-    fn places(self) -> Result<u32, Fault> {
-        Ok(self.int4(1)?.cast_unsigned())
-    }
-
-    /// The confidential `bigint` or timestamp at this index. `Fault::KindMismatch` if it is none.
-    fn int8(self, at: usize) -> Result<i64, Fault> {
-        self.value(at)?.int8()
-    }
-
-    /// The confidential `time` at this index. `Fault::KindMismatch` if it is none.
-    fn time(self, at: usize) -> Result<i64, Fault> {
-        time_of_day::of(self.value(at)?)
-    }
-
-    /// The confidential `double precision` at this index. `Fault::KindMismatch` if it is none.
-    fn float8(self, at: usize) -> Result<f64, Fault> {
-        self.value(at)?.float8()
-    }
-
-    /// The confidential `text` at this index. `Fault::KindMismatch` if it is not UTF-8 bytes.
-    fn text(self, at: usize) -> Result<&'a str, Fault> {
-        self.value(at)?.text()
-    }
-
-    /// The bytes of the confidential `bytea` or `text` at this index. `Fault::KindMismatch` if
-    /// there is no argument, if it is not confidential, or if its value is kept as a number and not
-    /// as bytes.
-    fn bytes(self, at: usize) -> Result<&'a [u8], Fault> {
-        self.value(at)?.bytes()
-    }
-
-    /// The confidential `interval` at this index. `Fault::KindMismatch` if it is none.
-    fn interval(self, at: usize) -> Result<Interval, Fault> {
-        Interval::read(self.value(at)?)
-    }
-}
-
-type Routine = fn(Args<'_>, &Settings, &mut Out) -> Result<(), Fault>;
-type Predicate = fn(Args<'_>) -> Result<bool, Fault>;
+use routine::{
+    Args, Predicate, Routine, put_date, put_double, put_int4, put_int8, put_interval, put_timestamp,
+};
 
 /// A function whose result is a value, resolved.
 #[derive(Clone, Copy)]
@@ -231,43 +156,6 @@ macro_rules! surely {
         $run;
         Ok(())
     }};
-}
-
-/// Sets `out` to the result. `Fault::Int4OutOfRange` if there is none, because it does not fit.
-fn put_int4(result: Option<i32>, out: &mut Out) -> Result<(), Fault> {
-    out.set_int4(result.ok_or(Fault::Int4OutOfRange)?);
-    Ok(())
-}
-
-/// Sets `out` to the result. `Fault::Int8OutOfRange` if there is none, because it does not fit.
-fn put_int8(result: Option<i64>, out: &mut Out) -> Result<(), Fault> {
-    out.set_int8(result.ok_or(Fault::Int8OutOfRange)?);
-    Ok(())
-}
-
-/// Sets `out` to the result. Never fails: a `Result` as the others.
-fn put_double(result: f64, out: &mut Out) -> Result<(), Fault> {
-    out.set_float8(result);
-    Ok(())
-}
-
-/// Sets `out` to the result, microseconds since 2000-01-01. Never fails: a `Result` as the others.
-fn put_timestamp(result: i64, out: &mut Out) -> Result<(), Fault> {
-    out.set_int8(result);
-    Ok(())
-}
-
-/// Sets `out` to the result as 4 bytes: a date in days since 2000-01-01, or a number of days. Never
-/// fails: a `Result` as the others.
-fn put_date(result: i32, out: &mut Out) -> Result<(), Fault> {
-    out.set_int4(result);
-    Ok(())
-}
-
-/// Sets `out` to the result. Never fails: a `Result` as the others.
-fn put_interval(result: Interval, out: &mut Out) -> Result<(), Fault> {
-    result.put(out);
-    Ok(())
 }
 
 /// The function with this code whose operands another function takes the other way round. `None`

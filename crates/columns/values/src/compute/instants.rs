@@ -2,7 +2,7 @@
 //!
 //! Must not: compute more than one line itself.
 
-use super::{Args, Routine, put_date, put_interval, put_timestamp};
+use super::routine::{Args, Routine, put_date, put_interval, put_timestamp};
 use crate::datetime;
 use crate::field::{self as fields, FieldFunction};
 use crate::time_zone::TimeZone;

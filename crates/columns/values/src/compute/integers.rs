@@ -4,7 +4,7 @@
 
 use strongroom_columns_ring::Fault;
 
-use super::{Routine, put_int4, put_int8};
+use super::routine::{Routine, put_int4, put_int8};
 
 /// Returns the divisor. `Fault::DivisionByZero` if it is 0.
 fn divisor<T: PartialEq + Default>(b: T) -> Result<T, Fault> {
