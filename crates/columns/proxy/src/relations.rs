@@ -94,7 +94,7 @@ struct State {
 
 /// How long a server may still be working on a statement whose client has gone: for so long no
 /// connection learns what the statement may be changing.
-const LEFT_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LEFT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connection, whose statements may change relations.
 pub(crate) struct Changer {

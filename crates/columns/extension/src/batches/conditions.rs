@@ -25,9 +25,9 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// The parts of a list of conditions. `None` if the zone cannot be asked about any, or one
-    /// before has effects or depends on those of others: rows are read ahead of those that are
-    /// returned.
+    /// Splits a list of conditions into those for the zone and those that PostgreSQL evaluates.
+    /// `None` if none can go to the zone, or if a condition before the first that can is volatile:
+    /// rows are read ahead, so that it would also be evaluated for rows that are never returned.
     ///
     /// # Safety
     ///

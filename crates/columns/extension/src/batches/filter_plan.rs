@@ -1,5 +1,5 @@
-//! Where a node that filters takes the place of conditions: of those of an index scan or a bitmap
-//! scan, and of those of the inner side of a join, above which it is put.
+//! Where a filter node takes over conditions: those of an index scan or a bitmap scan, above which
+//! it is put, and those of a join's inner side, which it takes over above the join.
 //!
 //! What the replaced node has computed of the rows that it returned is computed above the filter,
 //! so that it is computed of the same rows. Must not: execute anything.
@@ -192,9 +192,10 @@ pub(super) unsafe fn over_scan(
     }
 }
 
-/// The filter above a join that takes the place of the one on its inner side, so that it gets the
-/// rows of many scans of that side together. `None` if there is no such filter, or rows that the
-/// filter would have dropped might matter to the join.
+/// Moves the filter of a nested loop's inner side above the join, so that it gets the rows of many
+/// scans of that side in one batch. Returns the new filter, whose node below is the join. `None`,
+/// and nothing is changed, if the inner side has no filter, or if the join's result depends on rows
+/// being dropped before it, as that of an outer join does.
 ///
 /// # Safety
 ///

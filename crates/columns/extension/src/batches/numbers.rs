@@ -22,8 +22,10 @@ pub(super) struct Number {
 }
 
 impl Compiler {
-    /// Appends the instructions of an expression of a type in clear whose values are numbers: a
-    /// column, a constant, or CASE of such. `None` for another one.
+    /// Appends the instructions of an expression that is not confidential and whose type is a whole
+    /// number, a date or a time: a column, a constant, or CASE whose results are such expressions.
+    /// Returns the registers of its value. `None` for any other expression; the program is then not
+    /// to be used.
     ///
     /// # Safety
     ///

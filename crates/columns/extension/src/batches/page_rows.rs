@@ -90,9 +90,11 @@ impl Layout {
     }
 }
 
-/// Takes rows that the scan has not returned yet of the page that it is on, until `add` returns
-/// false or a row does not fit the layout; the scan goes on behind them. `add` gets the row, the
-/// page's buffer and the inputs, to which the row's were added.
+/// Passes to `add` the visible rows of the scan's current page that the scan has not returned yet.
+/// Stops at the end of the page, before a row that does not fit the layout, and when `add` returns
+/// false, which means that it has not taken the row. The scan then goes on after the last row that
+/// was taken. `add` gets the row, the page's buffer, and a function that appends the row's inputs
+/// to a vector that has room for them.
 ///
 /// # Safety
 ///

@@ -288,8 +288,9 @@ impl Ranks {
         }
     }
 
-    /// Keeps the ranks of identifiers that were ranked together over this connection, for a sort
-    /// that may come. Nothing if there would be too many.
+    /// Keeps the ranks of identifiers that were ranked together over this connection, in case a
+    /// sort needs them; `ranks` has one for each of `fids`. They are kept apart from other ranks,
+    /// with which they cannot be compared. Does nothing if more than 65536 would then be kept.
     pub(crate) fn keep_apart(&mut self, connection: u32, fids: &[u64], ranks: &[u64]) {
         self.use_connection(connection);
         if self.refused || self.ranks.len() + fids.len() > RANKED_MAX {

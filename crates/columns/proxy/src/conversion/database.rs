@@ -13,8 +13,12 @@ use crate::server::{describe, is_from_server};
 
 /// How often a transaction is tried that meets locks, with the session's `lock_timeout` each.
 const TRIES: u32 = 100;
+/// How often one is tried whose values the proxy cannot name a column for: for longer than the
+/// proxy waits for the outcome of what a connection was changing that has ended
+/// (`relations.rs`, `LEFT_LIMIT`), such as that of a conversion that was killed.
+const UNNAMED_TRIES: u32 = 140;
 /// The pause before it is tried again.
-const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// The connection of a conversion, and where its notes go.
 pub(super) struct Database<'a> {
@@ -55,42 +59,56 @@ impl<'a> Database<'a> {
         answer.map_err(|error| server_error(&error))
     }
 
-    /// Runs `work` in a transaction of its own and commits it. `None` after an error that another
-    /// attempt may not meet, such as a lock or a deadlock; every other error is returned: SR-8122
-    /// or SR-5001 for one of the server or connection, or as `work` gave it. After either the
-    /// transaction is rolled back.
+    /// Runs `work` in a transaction of its own and commits it. Returns an error of the server that
+    /// another attempt may not meet, such as a lock or a deadlock; fails with every other one:
+    /// SR-8122 or SR-5001 for one of the server or connection, or as `work` gave it. After either
+    /// the transaction is rolled back.
     fn attempt(
         &mut self,
         work: impl FnOnce(&mut StatementClient) -> Result<(), AttemptError>,
-    ) -> Result<Option<()>, Error> {
+    ) -> Result<Result<(), ServerError>, Error> {
         self.run("BEGIN")?;
         let done = work(&mut self.connection)
             .and_then(|()| Ok(self.connection.run("COMMIT").map(drop)?));
         let failed = match done {
-            Ok(()) => return Ok(Some(())),
+            Ok(()) => return Ok(Ok(())),
             Err(failed) => failed,
         };
         // The first error is the one to report.
         drop(self.connection.run("ROLLBACK"));
         match failed {
-            AttemptError::Server(error) if is_transient(&error) => Ok(None),
+            AttemptError::Server(error) if is_transient(&error) || is_unnamed(&error) => {
+                Ok(Err(error))
+            }
             AttemptError::Server(error) => Err(server_error(&error)),
             AttemptError::Refused(failure) => Err(failure),
         }
     }
 
     /// Runs `work` in a transaction, again every half second while other sessions hold locks on the
-    /// table. Fails with SR-8121 after [`TRIES`] attempts, with SR-8122 for another error of the
+    /// table, or the proxy waits for the outcome of what an earlier conversion was changing. Fails
+    /// with SR-8121 after [`TRIES`] attempts that met locks, with SR-8122 for another error of the
     /// server, or with SR-5001.
     pub(super) fn retry_until_locked(
         &mut self,
         mut work: impl FnMut(&mut StatementClient) -> Result<(), AttemptError>,
     ) -> Result<(), Error> {
-        for _ in 0..TRIES {
-            if self.attempt(&mut work)?.is_some() {
-                return Ok(());
+        let (mut locked, mut unnamed) = (0, 0);
+        while locked < TRIES {
+            match self.attempt(&mut work)? {
+                Ok(()) => return Ok(()),
+                Err(error) if is_unnamed(&error) => {
+                    unnamed += 1;
+                    if unnamed == UNNAMED_TRIES {
+                        return Err(server_error(&error));
+                    }
+                    self.note("the proxy does not know yet what an earlier change of the table has come to: trying again");
+                }
+                Err(_) => {
+                    locked += 1;
+                    self.note("another session holds a lock on the table: trying again");
+                }
             }
-            self.note("another session holds a lock on the table: trying again");
             std::thread::sleep(self.pause);
         }
         Err(refusal(
@@ -127,6 +145,12 @@ impl From<ServerError> for AttemptError {
 /// serialization failure.
 pub(super) fn is_transient(error: &ServerError) -> bool {
     matches!(error.sqlstate(), Some("55P03" | "40P01" | "40001"))
+}
+
+/// Returns whether the zone has refused a value because it names no column (SR-8031): the proxy
+/// names none while it does not know what the table is.
+fn is_unnamed(error: &ServerError) -> bool {
+    matches!(error, ServerError::Server(error) if error.message.contains("(SR-8031)"))
 }
 
 /// Makes the error SR-8121, a column that cannot be converted, with its reason.

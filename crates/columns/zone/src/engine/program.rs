@@ -189,10 +189,12 @@ impl Zone {
         self.add_to_groups(ring, running, chunk)
     }
 
-    /// Charges the session for what the answer tells of values that could fail (A4): of a condition
-    /// for each row whether it has failed, as a single call for it would; of an aggregation whether
-    /// any has, or cannot be added: `to_add` is how many values are to be added. Nothing if none
-    /// is, and the chunk has neither computed nor read what the statement has computed.
+    /// Charges the session for what the answer reveals about computations that can fail (invariant
+    /// A4). A condition's answer reveals for each row whether it has failed, as a single call for
+    /// that row would. An aggregation's reveals only whether any row has failed, or one of its
+    /// `to_add` values cannot be added. Charges nothing if there are none to add, and the chunk has
+    /// computed no value and read none that the statement has computed. `Fault::BudgetSpent` if the
+    /// session's budget is used up.
     fn charge_failing(
         &mut self,
         ring: u16,

@@ -1,4 +1,4 @@
-//! The programs that a ring has sent, and what they have come to.
+//! The programs that a ring has sent, and the groups of their rows so far.
 //!
 //! Must not: carry one out.
 
@@ -53,7 +53,8 @@ impl Programs {
         Ok(())
     }
 
-    /// Takes a program out, because it changes together with the zone, or is not needed any more.
+    /// Removes a program and returns it: for good, or to be changed while the zone is changed, too,
+    /// and then put back by [`Self::put_back`].
     ///
     /// # Errors
     /// [`Fault::ForgedFid`] for an unknown identifier.

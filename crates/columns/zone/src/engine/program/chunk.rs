@@ -195,8 +195,9 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Leaves rows to another chunk if the values of these registers have too many bytes together
-    /// for one. To be called as [`Self::leave_from`].
+    /// Limits the chunk to its first rows whose values in these registers have about a mebibyte
+    /// together; the rows behind them are left to a later chunk. To be called before anything is
+    /// known of those that lasts, as [`Self::leave_from`].
     ///
     /// # Errors
     /// [`Fault::BadRequest`] for an unknown register.
