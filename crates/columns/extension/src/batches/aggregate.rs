@@ -248,7 +248,8 @@ impl Grouping {
     fn judge(&mut self, words: &[u64], width: usize) {
         let groups = words.len() / width.max(1);
         let Some(having) = &mut self.having else {
-            self.answers.resize(self.answers.len() + groups, IS_TRUE);
+            let answer = if self.asked.is_null() { IS_TRUE } else { ASK };
+            self.answers.resize(self.answers.len() + groups, answer);
             return;
         };
         let place = |source: &Source| {

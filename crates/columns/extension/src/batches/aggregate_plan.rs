@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use pg_sys::{Agg, Aggref, List, Node, NodeTag, Oid, Plan, Var};
 use pgrx::pg_sys;
 use strongroom_columns_ring::function::{AGGREGATE_NAMES, Aggregate};
-use strongroom_columns_ring::program::{Fold, Instruction, Program, Sort, Step, truths};
+use strongroom_columns_ring::program::{Fold, Instruction, Program, Register, Sort, Step, truths};
 
 use strongroom_format::columns::Kind;
 
@@ -80,6 +80,12 @@ pub(super) unsafe fn replace(
         let (below, order) = match (*replaced).aggstrategy {
             pg_sys::AggStrategy::AGG_HASHED | pg_sys::AggStrategy::AGG_PLAIN => (below, Vec::new()),
             _ if may_end_early => return None,
+            // What the sort has computed once for the rows below would be lost with it.
+            pg_sys::AggStrategy::AGG_SORTED
+                if (*below).type_ == NodeTag::T_Sort && !(*below).initPlan.is_null() =>
+            {
+                return None;
+            }
             pg_sys::AggStrategy::AGG_SORTED if (*below).type_ == NodeTag::T_Sort => {
                 // Without a session nothing can be grouped but by its order.
                 zone::has_client().then_some(())?;
@@ -94,8 +100,7 @@ pub(super) unsafe fn replace(
         let row = columns.row(below)?;
         let keys = columns.keys.len();
         let compiled = compile(row, keys, std::ptr::null_mut())?;
-        let mut steps = compiled.program.aggregates.iter();
-        if !order.is_empty() && steps.any(|step| depends_on_order(&compiled.program, step)) {
+        if !order.is_empty() && depends_on_order(&compiled.program) {
             return None;
         }
         if !zone::knows_programs() {
@@ -123,18 +128,21 @@ pub(super) unsafe fn replace(
     }
 }
 
-/// Whether the digits of an aggregate depend on the order in which a group's rows come: sums of
-/// doubles, and which of two equal numerics is the least.
-fn depends_on_order(program: &Program, step: &Step) -> bool {
+/// Whether digits of an aggregate depend on the order in which a group's rows come: those of sums
+/// of doubles, and which one is shown of equal values that look different.
+fn depends_on_order(program: &Program) -> bool {
     let sorts = program.sorts().unwrap_or_default();
-    let of = step.of.and_then(|of| sorts.get(usize::from(of)));
-    match (step.fold, of) {
-        (Fold::Of(Aggregate::Min | Aggregate::Max), Some(Sort::Value(kind))) => {
-            *kind == Kind::Numeric
-        }
-        (Fold::Of(_), Some(Sort::Value(kind))) => *kind == Kind::Float8,
+    let kind_of = |register: Register| match sorts.get(usize::from(register)) {
+        Some(Sort::Value(kind)) => Some(*kind),
+        _ => None,
+    };
+    let looks_different = |kind| matches!(kind, Kind::Numeric | Kind::Float8 | Kind::Interval);
+    let depends = |step: &Step| match (step.fold, step.of.and_then(kind_of)) {
+        (Fold::Of(Aggregate::Min | Aggregate::Max), Some(kind)) => looks_different(kind),
+        (Fold::Of(_), kind) => kind == Some(Kind::Float8),
         _ => false,
-    }
+    };
+    program.aggregates.iter().any(depends)
 }
 
 /// The order of a sort by keys of an aggregation, three numbers for each: which key, whether the

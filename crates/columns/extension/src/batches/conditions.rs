@@ -63,6 +63,14 @@ impl Conditions {
         }
     }
 
+    /// Whether a condition that is evaluated while rows are read may fail, or cannot be told: it
+    /// would fail for rows that are never returned if not all of them are read.
+    pub(super) fn may_fail_before(&self) -> bool {
+        // A function that is leakproof does not fail because of its arguments.
+        // SAFETY: a list of expressions of a finished plan, or null.
+        unsafe { pg_sys::contain_leaked_vars(self.before.cast()) }
+    }
+
     /// Makes the last two parts those of a node.
     ///
     /// # Safety

@@ -166,7 +166,8 @@ unsafe extern "C-unwind" fn replace_variables(node: *mut Node, context: *mut c_v
 
 /// The filter that takes the place of the conditions of a scan that are asked of the zone. `None`
 /// if there are none, or the zone knows no programs. `is_repeated`: the scan is begun again for
-/// each row of another part, with the same program.
+/// each row of another part, with the same program. `may_end_early`: perhaps not all of its rows
+/// are read.
 ///
 /// # Safety
 ///
@@ -174,13 +175,17 @@ unsafe extern "C-unwind" fn replace_variables(node: *mut Node, context: *mut c_v
 pub(super) unsafe fn over_scan(
     scanned: *mut Plan,
     varno: c_int,
-    is_repeated: bool,
+    (is_repeated, may_end_early): (bool, bool),
 ) -> Option<*mut Plan> {
     // SAFETY: the caller's promise.
     unsafe {
         let parts = Conditions::of((*scanned).qual, varno)?;
         let compiled = conditions::compile(parts.with_zone, varno, std::ptr::null_mut())?;
-        if is_repeated && compiled.depends_on_subplans || !zone::knows_programs() {
+        if is_repeated && compiled.depends_on_subplans
+            || may_end_early && parts.may_fail_before()
+            || has_effects((*scanned).lefttree)
+            || !zone::knows_programs()
+        {
             return None;
         }
         let mut columns = Columns::new(std::ptr::null_mut());
@@ -219,14 +224,66 @@ pub(super) unsafe fn over_join(join: *mut pg_sys::NestLoop) -> Option<*mut Plan>
         {
             return None;
         }
+        // The sides are read ahead of the rows that are returned.
+        if has_effects((*plan).lefttree) || has_effects((*filter).scan.plan.lefttree) {
+            return None;
+        }
         let mut columns = Columns::new(tlist);
         let (with_zone, behind) = (conditions::with_zone(filter), conditions::behind(filter));
         let conditions = columns.conditions(with_zone, behind)?;
         let tlist = columns.replace_in((*plan).targetlist.cast())?;
         let scanned = (*filter).scan.plan.lefttree;
         (*scanned).initPlan = (*filter).scan.plan.initPlan;
+        // Perhaps only the condition that is gone made a row the only one.
+        (*join).join.inner_unique = false;
         (*plan).righttree = scanned;
         Some(above(plan, &columns, tlist.cast(), &conditions).cast())
+    }
+}
+
+/// Whether a part of a plan has volatile functions, or may have some that cannot be seen.
+///
+/// # Safety
+///
+/// A part of a finished plan, or null; a node begins with its tag, which tells its structure.
+unsafe fn has_effects(plan: *mut Plan) -> bool {
+    if plan.is_null() {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let is_volatile = |list: *mut List| pg_sys::contain_volatile_functions(list.cast());
+        let of_node = match (*plan).type_ {
+            NodeTag::T_SubqueryScan => {
+                let of: *mut pg_sys::SubqueryScan = plan.cast();
+                has_effects((*of).subplan)
+            }
+            NodeTag::T_NestLoop | NodeTag::T_HashJoin | NodeTag::T_MergeJoin => {
+                let of: *mut pg_sys::Join = plan.cast();
+                is_volatile((*of).joinqual)
+            }
+            NodeTag::T_CustomScan => is_volatile((*plan.cast::<CustomScan>()).custom_exprs),
+            NodeTag::T_SeqScan
+            | NodeTag::T_IndexScan
+            | NodeTag::T_IndexOnlyScan
+            | NodeTag::T_BitmapHeapScan
+            | NodeTag::T_BitmapIndexScan
+            | NodeTag::T_Material
+            | NodeTag::T_Memoize
+            | NodeTag::T_Hash
+            | NodeTag::T_Sort
+            | NodeTag::T_Agg
+            | NodeTag::T_Group
+            | NodeTag::T_Result
+            | NodeTag::T_CteScan
+            | NodeTag::T_Limit => false,
+            _ => true,
+        };
+        of_node
+            || is_volatile((*plan).targetlist)
+            || is_volatile((*plan).qual)
+            || has_effects((*plan).lefttree)
+            || has_effects((*plan).righttree)
     }
 }
 

@@ -10,6 +10,7 @@ use strongroom_format::columns::Kind;
 
 use super::expressions::{Compiler, Source};
 use super::operands::plain_width;
+use super::sending::input_word;
 use crate::call::bits;
 
 /// A number in clear of each row.
@@ -46,9 +47,11 @@ impl Compiler {
                     if (*of).constisnull {
                         return self.null_number();
                     }
-                    let number = bits((*of).constvalue).cast_signed();
+                    // As a column of the type has it.
+                    let of_column = Source::Word(0, width);
+                    let word = input_word(of_column, Some(bits((*of).constvalue)));
                     Some(Number {
-                        register: self.push(Instruction::Number(number))?,
+                        register: self.push(Instruction::Number(word.cast_signed()))?,
                         not_null: None,
                     })
                 }

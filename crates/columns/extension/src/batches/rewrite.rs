@@ -123,7 +123,7 @@ unsafe fn rewrite_subplans(statement: *mut PlannedStmt) {
             let above = Above {
                 is_repeated: has_params,
                 may_end_early: true,
-                goes_back: false,
+                ..Above::default()
             };
             rewrite(statement, plan, above)
         });
@@ -157,8 +157,18 @@ struct Above {
     is_repeated: bool,
     /// Perhaps not all of its rows are read.
     may_end_early: bool,
+    /// Perhaps one of its rows is read, or all: those of the outer side of a hash join, whose other
+    /// side may be empty.
+    may_end_at_once: bool,
     /// It may have to go back to a row (`ExecRestrPos`), or backwards, which our nodes cannot.
     goes_back: bool,
+}
+
+impl Above {
+    /// Whether perhaps not all rows are read.
+    const fn may_leave_rows(self) -> bool {
+        self.may_end_early || self.may_end_at_once
+    }
 }
 
 /// The option of a cursor whose first rows are wanted soon.
@@ -181,7 +191,8 @@ unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, above: Above) ->
         // What is kept is computed once, unless it depends on the other part.
         let keeps = matches!(tag, NodeTag::T_Material | NodeTag::T_Hash | NodeTag::T_Sort)
             && (*plan).extParam.is_null();
-        let reads_all = keeps
+        // Material reads as many rows as are asked for.
+        let reads_all = keeps && tag != NodeTag::T_Material
             || tag == NodeTag::T_Agg && {
                 let of: *mut pg_sys::Agg = plan.cast();
                 (*of).aggstrategy != pg_sys::AggStrategy::AGG_SORTED
@@ -190,6 +201,7 @@ unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, above: Above) ->
         let above = Above {
             is_repeated: above.is_repeated && !keeps,
             may_end_early: (above.may_end_early || ends_early(tag)) && !reads_all,
+            may_end_at_once: (above.may_end_at_once || tag == NodeTag::T_HashJoin) && !reads_all,
             goes_back: above.goes_back && passes_back(tag),
         };
         match tag {
@@ -216,6 +228,7 @@ unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, above: Above) ->
             is_repeated: above.is_repeated || repeats,
             may_end_early: above.may_end_early || repeats && needs_one_row(plan.cast()),
             goes_back: tag == NodeTag::T_MergeJoin,
+            ..above
         };
         (*plan).lefttree = rewrite(statement, (*plan).lefttree, above);
         (*plan).righttree = rewrite(statement, (*plan).righttree, inner);
@@ -223,13 +236,13 @@ unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, above: Above) ->
         let filters = !(here.goes_back || is_repeated && here.may_end_early);
         let replaced = match tag {
             NodeTag::T_IndexScan | NodeTag::T_BitmapHeapScan if filters => {
-                replace_conditions(statement, plan.cast(), is_repeated)
+                replace_conditions(statement, plan.cast(), here)
             }
             NodeTag::T_NestLoop if filters => filter_plan::over_join(plan.cast()),
             _ if is_repeated || here.goes_back => None,
-            NodeTag::T_SeqScan => replace_scan(statement, plan.cast()),
+            NodeTag::T_SeqScan => replace_scan(statement, plan.cast(), here),
             NodeTag::T_Agg => {
-                let early = here.may_end_early;
+                let early = here.may_leave_rows();
                 aggregate_plan::replace(plan.cast(), aggregate::methods(), early)
             }
             _ => None,
@@ -298,20 +311,20 @@ unsafe fn is_confidential(statement: *mut PlannedStmt, scan: *mut pg_sys::Scan) 
 unsafe fn replace_conditions(
     statement: *mut PlannedStmt,
     scan: *mut pg_sys::Scan,
-    is_repeated: bool,
+    here: Above,
 ) -> Option<*mut Plan> {
     // SAFETY: the caller's promise.
     unsafe {
         let plan = &raw mut (*scan).plan;
         let varno = c_int::try_from((*scan).scanrelid).ok()?;
-        let is_small = !is_repeated && (*plan).total_cost < FILTER_COST_MIN;
+        let is_small = !here.is_repeated && (*plan).total_cost < FILTER_COST_MIN;
         if (*plan).qual.is_null() || (*plan).parallel_aware || is_small {
             return None;
         }
         if !is_confidential(statement, scan) {
             return None;
         }
-        filter_plan::over_scan(plan, varno, is_repeated)
+        filter_plan::over_scan(plan, varno, (here.is_repeated, here.may_leave_rows()))
     }
 }
 
@@ -324,6 +337,7 @@ unsafe fn replace_conditions(
 unsafe fn replace_scan(
     statement: *mut PlannedStmt,
     replaced: *mut pg_sys::SeqScan,
+    here: Above,
 ) -> Option<*mut Plan> {
     // SAFETY: the caller's promise.
     unsafe {
@@ -334,7 +348,7 @@ unsafe fn replace_scan(
         }
         let varno = c_int::try_from((*replaced).scan.scanrelid).ok()?;
         let conditions = Conditions::of((*plan).qual, varno)?;
-        if !zone::knows_programs() {
+        if here.may_leave_rows() && conditions.may_fail_before() || !zone::knows_programs() {
             return None;
         }
         let node = nodes::new_node(plan, scan::methods());

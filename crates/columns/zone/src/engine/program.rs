@@ -28,6 +28,7 @@ use super::value_sources::PolicyInput;
 use super::{Zone, answers_of, copy_bytes, copy_words, len_of, offset_of};
 use crate::arena::Meta;
 use chunk::{CHUNK_ROWS, Chunk};
+use grouping::add_rows;
 
 /// The byte of a row for which a condition has failed.
 const FAILS: u8 = 2;
@@ -183,7 +184,9 @@ impl Zone {
         }
         let to_add = self.prepare_groups(ring, running, chunk)?;
         self.charge_failing(ring, false, to_add, chunk)?;
-        if let Some((_, fault)) = chunk.first_fault() {
+        if let Some((row, fault)) = chunk.first_fault() {
+            // A row before it may be one that cannot be added.
+            add_rows(running, chunk, row)?;
             return Err(fault);
         }
         self.add_to_groups(ring, running, chunk)

@@ -34,10 +34,6 @@ impl Zone {
             self.fill_input(ring, &running.sorts, chunk, register)?;
         }
         chunk.limit_bytes(registers)?;
-        if chunk.first_fault().is_some() {
-            // The chunk is not added.
-            return Ok(0);
-        }
         self.judge_values(ring, running, chunk)
     }
 
@@ -51,7 +47,7 @@ impl Zone {
         chunk: &Chunk<'_>,
     ) -> Result<(), Fault> {
         self.judge_keys(ring, running, chunk)?;
-        let added = add_rows(running, chunk);
+        let added = add_rows(running, chunk, chunk.len());
         if added.is_err() {
             let state = self.sources.rings.get_mut(ring)?;
             state.failed = true;
@@ -142,10 +138,12 @@ impl Zone {
     }
 }
 
-/// Adds the rows of a chunk to their groups, one aggregate after the other. The fault of the first
-/// row that cannot be added; others may have been added then.
-fn add_rows(running: &mut Running, chunk: &Chunk<'_>) -> Result<(), Fault> {
-    let numbers = group_numbers(running, chunk)?;
+/// Adds the rows of a chunk before row `end` to their groups, one aggregate after the other. The
+/// fault of the first row that cannot be added; others may have been added then.
+pub(super) fn add_rows(running: &mut Running, chunk: &Chunk<'_>, end: usize) -> Result<(), Fault> {
+    let count = chunk.all_rows().partition_point(|row| *row < end);
+    let rows = chunk.all_rows().get(..count).unwrap_or_default();
+    let numbers = group_numbers(running, chunk, rows)?;
     let Running {
         program, groups, ..
     } = running;
@@ -154,7 +152,7 @@ fn add_rows(running: &mut Running, chunk: &Chunk<'_>) -> Result<(), Fault> {
         let of = step.of.map(|of| chunk.vector(of)).transpose()?;
         let filter = step.filter.map(|filter| chunk.vector(filter)).transpose()?;
         let keeps_bytes = step.fold == Fold::CountDistinct || of.is_some_and(Vector::has_bytes);
-        for (row, number) in chunk.all_rows().iter().zip(&numbers) {
+        for (row, number) in rows.iter().zip(&numbers) {
             if filter.is_some_and(|filter| filter.truth(*row) != Some(true)) {
                 continue;
             }
@@ -180,8 +178,12 @@ fn add_rows(running: &mut Running, chunk: &Chunk<'_>) -> Result<(), Fault> {
     }
 }
 
-/// By row of a chunk the number of its group, which is made if there is none.
-fn group_numbers(running: &mut Running, chunk: &Chunk<'_>) -> Result<Vec<usize>, Fault> {
+/// By row the number of its group, which is made if there is none.
+fn group_numbers(
+    running: &mut Running,
+    chunk: &Chunk<'_>,
+    rows: &[usize],
+) -> Result<Vec<usize>, Fault> {
     let Running {
         program,
         sorts,
@@ -189,7 +191,7 @@ fn group_numbers(running: &mut Running, chunk: &Chunk<'_>) -> Result<Vec<usize>,
         ..
     } = running;
     if program.keys.is_empty() {
-        return Ok(vec![0; chunk.all_rows().len()]);
+        return Ok(vec![0; rows.len()]);
     }
     let mut keys = Vec::with_capacity(program.keys.len());
     for key in &program.keys {
@@ -206,7 +208,7 @@ fn group_numbers(running: &mut Running, chunk: &Chunk<'_>) -> Result<Vec<usize>,
             || new_states(program, sorts),
         )
     };
-    chunk.all_rows().iter().map(number).collect()
+    rows.iter().map(number).collect()
 }
 
 /// The keys of a group whose first row this is.
