@@ -461,6 +461,31 @@ fn numbers_in_clear_are_added_up_beside_values() {
     });
 }
 
+/// E3: the fault is that of the first row that fails, whether it cannot be computed or not added.
+#[test]
+fn an_aggregation_fails_as_its_first_failing_row_does() {
+    with_zone("first-fault", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let program = Program {
+            inputs: vec![Sort::Value(Kind::Float8), NUMBER],
+            instructions: vec![compute("int8div", 1, 1)],
+            aggregates: vec![of(Aggregate::Sum, 0), of(Aggregate::Max, 2)],
+            ..Program::default()
+        };
+        let [one, zero] = [1, 0].map(|number| scene.int8(&mut host, A, number));
+        let [small, big] = [1.0, 1e308].map(|number| scene.float8(&mut host, A, number));
+        let cases = [
+            ([big, big, small], [one, one, zero], Fault::FloatOverflow),
+            ([big, small, big], [one, zero, one], Fault::DivisionByZero),
+        ];
+        for (floats, numbers, expected) in cases {
+            let kept = keep(&mut host, &program).unwrap();
+            let failed = run(&mut host, kept, &[&floats, &numbers]);
+            assert_eq!(failed, fault(expected));
+        }
+    });
+}
+
 /// Rows whose values are long, or whose conditions take long, are done some at a time; nobody is
 /// kept waiting for all of them.
 #[test]
