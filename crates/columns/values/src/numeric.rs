@@ -22,8 +22,8 @@ pub(crate) const SCALE_MAX: u32 = 16383;
 pub(crate) const WHOLE_DIGITS_MAX: i64 = 131_072;
 
 /// Limits of what fits a word.
-pub(crate) const WORD_SCALE_MAX: u32 = 127;
-pub(crate) const WORD_LIMIT: i128 = 1 << 55;
+const WORD_SCALE_MAX: u32 = 127;
+const WORD_LIMIT: i128 = 1 << 55;
 
 const TAG_POSITIVE: u8 = 0;
 const TAG_NEGATIVE: u8 = 1;
@@ -67,20 +67,34 @@ pub(crate) enum Num {
 /// The unscaled number and the scale of a numeric that is stored as a word. `None` for bytes.
 pub(crate) const fn small(value: Value<'_>) -> Option<(i64, u32)> {
     match value {
-        Value::Word(word) => Some((word.cast_signed() >> 8, (word & 0x7f) as u32)),
+        Value::Word(word) => Some(parts(word)),
         Value::Bytes(_) => None,
     }
 }
 
+/// The unscaled number and the scale of a numeric in a word.
+pub(crate) const fn parts(word: u64) -> (i64, u32) {
+    (word.cast_signed() >> 8, (word & 0x7f) as u32)
+}
+
+/// The word of a finite numeric, `unscaled / 10^scale`. `None` if it does not fit.
+#[inline]
+pub(crate) fn word_of(unscaled: i128, scale: u32) -> Option<u64> {
+    if scale > WORD_SCALE_MAX || !(-WORD_LIMIT..WORD_LIMIT).contains(&unscaled) {
+        return None;
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "56 bits are compared above"
+    )]
+    let shifted = (unscaled as i64) << 8;
+    Some(shifted.cast_unsigned() | u64::from(scale))
+}
+
 /// Sets `out` to a finite numeric, `unscaled / 10^scale`. `scale` must not be above [`SCALE_MAX`].
 pub(crate) fn put_small(out: &mut Out, unscaled: i128, scale: u32) {
-    if scale <= WORD_SCALE_MAX && (-WORD_LIMIT..WORD_LIMIT).contains(&unscaled) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "56 bits are compared above"
-        )]
-        let shifted = (unscaled as i64) << 8;
-        out.set_word(shifted.cast_unsigned() | u64::from(scale));
+    if let Some(word) = word_of(unscaled, scale) {
+        out.set_word(word);
     } else {
         put_magnitude(
             out,

@@ -4,7 +4,8 @@
 //! Invariant: a result is the one that the function itself has. What is no word, or fails, is left
 //! to the function. Must not: fail.
 
-use crate::numeric::{TEN64, WORD_LIMIT, WORD_SCALE_MAX};
+use crate::numeric::arithmetic::align;
+use crate::numeric::{parts, word_of};
 
 /// A function of two words. `None` if the result is no word, or the function fails.
 pub type WordFunction = fn(u64, u64) -> Option<u64>;
@@ -37,16 +38,16 @@ pub(crate) fn function(code: u16) -> Option<WordFunction> {
             )
         },
         140 => |a, b| {
-            let (a, b, scale) = aligned(a, b)?;
-            numeric(a.checked_add(b)?, scale)
+            let (a, b, scale) = align(parts(a), parts(b))?;
+            word_of(i128::from(a.checked_add(b)?), scale)
         },
         141 => |a, b| {
-            let (a, b, scale) = aligned(a, b)?;
-            numeric(a.checked_sub(b)?, scale)
+            let (a, b, scale) = align(parts(a), parts(b))?;
+            word_of(i128::from(a.checked_sub(b)?), scale)
         },
         142 => |a, b| {
             let ((a, a_scale), (b, b_scale)) = (parts(a), parts(b));
-            numeric(a.checked_mul(b)?, a_scale + b_scale)
+            word_of(i128::from(a.checked_mul(b)?), a_scale + b_scale)
         },
         _ => return None,
     })
@@ -60,32 +61,6 @@ fn int4_of(word: u64) -> Option<i32> {
 /// The word of an `integer`.
 fn int4(value: Option<i32>) -> Option<u64> {
     Some(i64::from(value?).cast_unsigned())
-}
-
-/// The unscaled number and the scale of a numeric in a word.
-const fn parts(word: u64) -> (i64, u32) {
-    (word.cast_signed() >> 8, (word & 0x7f) as u32)
-}
-
-/// Two numerics' unscaled numbers at the greater of their scales, and this scale. `None` if one
-/// does not fit.
-fn aligned(a: u64, b: u64) -> Option<(i64, i64, u32)> {
-    let ((a, a_scale), (b, b_scale)) = (parts(a), parts(b));
-    if a_scale == b_scale {
-        return Some((a, b, a_scale));
-    }
-    let factor = *TEN64.get(usize::try_from(a_scale.abs_diff(b_scale)).ok()?)?;
-    if a_scale < b_scale {
-        Some((a.checked_mul(factor)?, b, b_scale))
-    } else {
-        Some((a, b.checked_mul(factor)?, a_scale))
-    }
-}
-
-/// The word of a numeric. `None` if it does not fit.
-fn numeric(unscaled: i64, scale: u32) -> Option<u64> {
-    let fits = (-WORD_LIMIT..WORD_LIMIT).contains(&i128::from(unscaled));
-    (scale <= WORD_SCALE_MAX && fits).then(|| (unscaled << 8).cast_unsigned() | u64::from(scale))
 }
 
 #[cfg(test)]

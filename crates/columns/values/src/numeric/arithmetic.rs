@@ -37,7 +37,12 @@ fn aligned(a: Value<'_>, b: Value<'_>) -> Option<(i128, i128, u32)> {
 /// are enough for nearly all. `None` if one is not stored as a word, or does not fit.
 #[inline]
 fn aligned64(a: Value<'_>, b: Value<'_>) -> Option<(i64, i64, u32)> {
-    let ((a, a_scale), (b, b_scale)) = (small(a)?, small(b)?);
+    align(small(a)?, small(b)?)
+}
+
+/// The same of the unscaled numbers and scales of two numerics.
+#[inline]
+pub(crate) fn align((a, a_scale): (i64, u32), (b, b_scale): (i64, u32)) -> Option<(i64, i64, u32)> {
     if a_scale == b_scale {
         return Some((a, b, a_scale));
     }

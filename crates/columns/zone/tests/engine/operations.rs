@@ -152,7 +152,7 @@ fn stored_values_stay_and_are_compared_without_a_ticket_in_one_column_only() {
         int8(&mut host, "int8mi", stored[0], stored[0]);
         assert_eq!(call(&mut host, Op::Sync, 0, 0), earlier(Fault::NotAllowed));
         host.end_statement(go_on).unwrap();
-        // Sealed under the column's key, for whoever has it.
+        // Sealed under the column's key.
         assert_eq!(scene.opened(&mut host, Kind::Int8, stored[2]).unwrap().0, A);
         let foreign = scene.int8(&mut host, B, 1);
         let bound = promote(&mut host, table, 1, Kind::Int8, &[foreign]);
