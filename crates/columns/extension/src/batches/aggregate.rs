@@ -8,32 +8,27 @@
 
 use std::ffi::{CStr, c_int};
 
-use pg_sys::{
-    CustomExecMethods, CustomScan, CustomScanMethods, CustomScanState, EState, List, Node,
-    TupleTableSlot,
-};
+use pg_sys::{CustomScan, CustomScanState, EState, List, Node, TupleTableSlot};
 use pgrx::pg_sys;
 
 use super::aggregate_plan::{Kept, Place, compile, kept_of, places};
 use super::expressions::Source;
 use super::group_order::{self, OrderKey};
-use super::nodes::{Callbacks, Shared};
+use super::node_type::{Callbacks, NodeType};
 use super::sending::{SentProgram, by_input, input_word};
-use super::{conditions, nodes, output};
+use super::{conditions, node_type, nodes, output};
 use crate::call::{call_postgres, guarded};
 use crate::fault;
 use crate::ring::batches::{ASK, BatchAnswer, IS_TRUE, rows_max};
 
 /// Name of the node in plans.
 const NAME: &CStr = c"Strongroom Aggregate";
-static SCAN_METHODS: Shared<CustomScanMethods> = Shared(CustomScanMethods {
-    CustomName: NAME.as_ptr(),
-    CreateCustomScanState: Some(create_state),
-});
 
-static EXEC_METHODS: Shared<CustomExecMethods> = nodes::exec_methods(
+/// This sort of node.
+pub(super) static NODE: NodeType = NodeType::new(
     NAME,
     Callbacks {
+        create,
         begin,
         next,
         end,
@@ -41,17 +36,6 @@ static EXEC_METHODS: Shared<CustomExecMethods> = nodes::exec_methods(
         explain,
     },
 );
-
-/// Registers the node.
-pub(super) fn register() {
-    // SAFETY: a static structure.
-    unsafe { pg_sys::RegisterCustomScanMethods(&raw const SCAN_METHODS.0) };
-}
-
-/// The node's functions, for a plan.
-pub(super) fn methods() -> *const CustomScanMethods {
-    &raw const SCAN_METHODS.0
-}
 
 /// What the node keeps. Freed with the memory of its query.
 struct Grouping {
@@ -90,8 +74,8 @@ struct Sent {
 }
 
 /// Makes the node's state.
-extern "C-unwind" fn create_state(_plan: *mut CustomScan) -> *mut Node {
-    guarded(|| nodes::new_state::<Grouping>(&EXEC_METHODS))
+extern "C-unwind" fn create(_plan: *mut CustomScan) -> *mut Node {
+    guarded(|| NODE.new_state::<Grouping>())
 }
 
 /// Begins the node and the one below. Asks nothing of the zone.
@@ -120,7 +104,7 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
                 all: None,
                 sent: 0,
             };
-            nodes::keep(node, estate, grouping);
+            node_type::keep(node, estate, grouping);
         }
     });
 }
@@ -132,7 +116,7 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
 /// A node of this module that was begun; no other reference to its state.
 unsafe fn grouping_of<'a>(node: *mut CustomScanState) -> &'a mut Grouping {
     // SAFETY: the caller's promise.
-    unsafe { nodes::kept(node) }
+    unsafe { node_type::kept(node) }
 }
 
 /// Returns the next group for which the conditions hold; an empty slot when there are no more.

@@ -9,30 +9,27 @@
 use std::ffi::{CStr, c_int};
 
 use pg_sys::{
-    CustomExecMethods, CustomScan, CustomScanMethods, CustomScanState, EState, ExprState,
-    MemoryContext, MinimalTuple, Node, TupleTableSlot,
+    CustomScan, CustomScanState, EState, ExprState, MemoryContext, MinimalTuple, Node,
+    TupleTableSlot,
 };
 use pgrx::pg_sys;
 
 use super::expressions::Source;
-use super::nodes::{Callbacks, Shared};
+use super::node_type::{Callbacks, NodeType};
 use super::pipeline::Pipeline;
-use super::rows::Rows;
+use super::rows::{Asked, Rows};
 use super::sending::input_word;
-use super::{conditions, nodes, output};
+use super::{conditions, node_type, nodes, output};
 use crate::call::{call_postgres, guarded};
 
 /// Name of the node in plans.
 const NAME: &CStr = c"Strongroom Filter";
 
-static SCAN_METHODS: Shared<CustomScanMethods> = Shared(CustomScanMethods {
-    CustomName: NAME.as_ptr(),
-    CreateCustomScanState: Some(create_state),
-});
-
-static EXEC_METHODS: Shared<CustomExecMethods> = nodes::exec_methods(
+/// This sort of node.
+pub(super) static NODE: NodeType = NodeType::new(
     NAME,
     Callbacks {
+        create,
         begin,
         next,
         end,
@@ -40,17 +37,6 @@ static EXEC_METHODS: Shared<CustomExecMethods> = nodes::exec_methods(
         explain,
     },
 );
-
-/// Registers the node.
-pub(super) fn register() {
-    // SAFETY: a static structure.
-    unsafe { pg_sys::RegisterCustomScanMethods(&raw const SCAN_METHODS.0) };
-}
-
-/// The node's functions, for a plan.
-pub(super) fn methods() -> *const CustomScanMethods {
-    &raw const SCAN_METHODS.0
-}
 
 /// What the node keeps. Freed with the memory of its query.
 struct Filter {
@@ -66,10 +52,7 @@ struct Copies {
     /// The memory of the copies, which is freed with the query's.
     memory: MemoryContext,
     rows: Vec<MinimalTuple>,
-    inputs: Vec<u64>,
-    answers: Vec<u8>,
-    /// The number of the row that was returned last, plus one.
-    next: usize,
+    asked: Asked,
 }
 
 impl Copies {
@@ -93,29 +76,21 @@ impl Copies {
         Self {
             memory,
             rows: Vec::new(),
-            inputs: Vec::new(),
-            answers: Vec::new(),
-            next: 0,
+            asked: Asked::default(),
         }
     }
 
     /// Has room for so many rows of so many inputs.
     fn reserve(&mut self, rows: usize, inputs: usize) {
         self.rows.reserve(rows);
-        self.inputs.reserve(rows.saturating_mul(inputs));
+        self.asked.inputs.reserve(rows.saturating_mul(inputs));
     }
 
     /// The next row for which the condition is true or not known yet, and the answer. `None` after
     /// the last one. The row stays where it is until [`Rows::clear`].
     fn next(&mut self) -> Option<(MinimalTuple, u8)> {
-        while let Some(answer) = self.answers.get(self.next).copied() {
-            let at = self.next;
-            self.next += 1;
-            if answer != 0 {
-                return Some((*self.rows.get(at)?, answer));
-            }
-        }
-        None
+        let (at, answer) = self.asked.next()?;
+        Some((*self.rows.get(at)?, answer))
     }
 }
 
@@ -124,12 +99,8 @@ impl Rows for Copies {
         self.rows.len()
     }
 
-    fn inputs(&self) -> &[u64] {
-        &self.inputs
-    }
-
-    fn answers(&mut self) -> &mut Vec<u8> {
-        &mut self.answers
+    fn asked(&mut self) -> &mut Asked {
+        &mut self.asked
     }
 
     fn clear(&mut self) {
@@ -137,9 +108,7 @@ impl Rows for Copies {
             return;
         }
         self.rows.clear();
-        self.inputs.clear();
-        self.answers.clear();
-        self.next = 0;
+        self.asked.clear();
         let memory = self.memory;
         // SAFETY: a context of its own; no slot has one of its rows.
         unsafe { call_postgres(|| nodes::free_all(memory)) };
@@ -147,8 +116,8 @@ impl Rows for Copies {
 }
 
 /// Makes the node's state.
-extern "C-unwind" fn create_state(_plan: *mut CustomScan) -> *mut Node {
-    guarded(|| nodes::new_state::<Filter>(&EXEC_METHODS))
+extern "C-unwind" fn create(_plan: *mut CustomScan) -> *mut Node {
+    guarded(|| NODE.new_state::<Filter>())
 }
 
 /// Begins the node and the one below: makes its slot and its conditions. Asks nothing of the zone.
@@ -178,7 +147,7 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
                 behind: nodes::init_conditions(conditions::behind(plan), node),
                 pipeline: Pipeline::new(batches, sources),
             };
-            nodes::keep(node, estate, filter);
+            node_type::keep(node, estate, filter);
         }
     });
 }
@@ -190,24 +159,13 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, flag
 /// A node of this module that was begun; no other reference to its state.
 unsafe fn filter_of<'a>(node: *mut CustomScanState) -> &'a mut Filter {
     // SAFETY: the caller's promise.
-    unsafe { nodes::kept(node) }
+    unsafe { node_type::kept(node) }
 }
 
 /// Returns the next row; an empty slot when there are no more.
 extern "C-unwind" fn next(node: *mut CustomScanState) -> *mut TupleTableSlot {
-    guarded(|| {
-        loop {
-            // SAFETY: a node that was begun; PostgreSQL calls it once at a time.
-            unsafe {
-                if let Some(slot) = next_of_batch(node) {
-                    return slot;
-                }
-                if !advance(node) {
-                    return nodes::no_row(node);
-                }
-            }
-        }
-    })
+    // SAFETY: a node that was begun.
+    guarded(|| unsafe { nodes::next_of_batches(node, next_of_batch, advance) })
 }
 
 /// The next row of the current batch for which all conditions hold, as the node returns it. `None`
@@ -290,7 +248,7 @@ unsafe fn read_rows(
                 nodes::read_columns(slot, last);
                 for source in sources {
                     let bits = nodes::column(slot, source.column());
-                    copies.inputs.push(input_word(*source, bits));
+                    copies.asked.inputs.push(input_word(*source, bits));
                 }
                 copies.rows.push(nodes::copy(slot, copies.memory));
             }
@@ -332,11 +290,7 @@ extern "C-unwind" fn explain(
     guarded(|| {
         // SAFETY: PostgreSQL's own structures, for as long as the call.
         unsafe {
-            let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
-            output::conditions(plan, ancestors, state);
-            if (*state).analyze {
-                output::number(c"Batches", filter_of(node).pipeline.sent(), state);
-            }
+            output::asked(node, filter_of(node).pipeline.sent(), ancestors, state);
         }
     });
 }

@@ -218,7 +218,7 @@ pub(super) unsafe fn over_join(join: *mut pg_sys::NestLoop) -> Option<*mut Plan>
         }
         let filter: *mut CustomScan = inner.cast();
         let tlist = (*filter).scan.plan.targetlist;
-        if !std::ptr::eq((*filter).methods, filter::methods())
+        if !std::ptr::eq((*filter).methods, filter::NODE.methods())
             || pg_sys::contain_volatile_functions(tlist.cast())
             || pg_sys::contain_volatile_functions(conditions::behind(filter).cast())
         {
@@ -300,7 +300,7 @@ unsafe fn above(
 ) -> *mut CustomScan {
     // SAFETY: the caller's promise.
     unsafe {
-        let node = nodes::new_node(below, filter::methods());
+        let node = nodes::new_node(below, filter::NODE.methods());
         (*node).scan.plan.lefttree = below;
         (*node).scan.plan.righttree = std::ptr::null_mut();
         (*node).scan.plan.targetlist = tlist;

@@ -15,6 +15,7 @@ mod expressions;
 mod filter;
 mod filter_plan;
 mod group_order;
+mod node_type;
 mod nodes;
 mod numbers;
 mod operands;
@@ -29,8 +30,8 @@ mod sending;
 
 /// Registers the nodes, and installs the planner's hook, which calls the one installed before.
 pub(crate) fn install() {
-    scan::register();
-    aggregate::register();
-    filter::register();
+    scan::NODE.register();
+    aggregate::NODE.register();
+    filter::NODE.register();
     rewrite::install();
 }

@@ -5,11 +5,11 @@
 //! of these do. Here they are declared once more without a guard: they may be called only within
 //! [`call_postgres`], from frames that own nothing with a destructor. Must not: know a node.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 use pg_sys::{
-    Buffer, CustomExecMethods, CustomScanState, ExprContext, ExprState, HeapTupleData,
-    MemoryContext, MinimalTuple, PlanState, ProjectionInfo, TupleTableSlot,
+    Buffer, CustomScanState, ExprContext, ExprState, HeapTupleData, MemoryContext, MinimalTuple,
+    PlanState, ProjectionInfo, TupleTableSlot,
 };
 use pgrx::pg_sys;
 
@@ -320,12 +320,37 @@ pub(super) unsafe fn free_all(memory: MemoryContext) {
     unsafe { MemoryContextReset(memory) };
 }
 
+/// The next row that a node returns, with what its module has for that: `next_of_batch` returns the
+/// next row of the batch that is at hand, and `advance` goes on to another batch, and returns
+/// whether there is one. An empty slot when there are no more rows.
+///
+/// # Safety
+///
+/// A node that was begun, and functions of its module.
+pub(super) unsafe fn next_of_batches(
+    node: *mut CustomScanState,
+    next_of_batch: unsafe fn(*mut CustomScanState) -> Option<*mut TupleTableSlot>,
+    advance: unsafe fn(*mut CustomScanState) -> bool,
+) -> *mut TupleTableSlot {
+    loop {
+        // SAFETY: the caller's promise; PostgreSQL calls a node once at a time.
+        unsafe {
+            if let Some(slot) = next_of_batch(node) {
+                return slot;
+            }
+            if !advance(node) {
+                return no_row(node);
+            }
+        }
+    }
+}
+
 /// What a node returns when there are no more rows: an empty slot of the node's own sort.
 ///
 /// # Safety
 ///
 /// A node that was begun.
-pub(super) unsafe fn no_row(node: *mut CustomScanState) -> *mut TupleTableSlot {
+unsafe fn no_row(node: *mut CustomScanState) -> *mut TupleTableSlot {
     // SAFETY: the caller's promise.
     unsafe {
         let projection = (*node).ss.ps.ps_ProjInfo;
@@ -383,112 +408,6 @@ pub(super) unsafe fn execute_subplan(subplan: *mut c_void, context: *mut ExprCon
     // SAFETY: the caller's promise; the closure owns nothing.
     unsafe { call_postgres(|| ExecSetParamPlan(subplan, context)) };
 }
-
-/// Keeps a value until a memory context is freed or reset, however that comes about; returns where
-/// it is. So it is dropped when a statement ends with an error, too.
-pub(super) fn keep_until_freed<T>(context: MemoryContext, value: T) -> *mut T {
-    /// Drops the value.
-    extern "C-unwind" fn free<T>(value: *mut c_void) {
-        // SAFETY: made from a box below, and called once.
-        crate::call::guarded(|| drop(unsafe { Box::from_raw(value.cast::<T>()) }));
-    }
-    let value = Box::into_raw(Box::new(value));
-    // SAFETY: the callback lives in the context, as MemoryContextRegisterResetCallback wants it.
-    unsafe {
-        let size = size_of::<pg_sys::MemoryContextCallback>();
-        let callback: *mut pg_sys::MemoryContextCallback =
-            call_postgres(|| pg_sys::MemoryContextAlloc(context, size)).cast();
-        callback.write(pg_sys::MemoryContextCallback {
-            func: Some(free::<T>),
-            arg: value.cast(),
-            next: std::ptr::null_mut(),
-        });
-        pg_sys::MemoryContextRegisterResetCallback(context, callback);
-    }
-    value
-}
-
-/// A node while it is executed.
-#[repr(C)]
-struct State<T> {
-    /// First, because PostgreSQL knows only this part.
-    node: CustomScanState,
-    /// What the node's module keeps.
-    kept: *mut T,
-}
-
-/// The state of a node whose module will [`keep`] a `T`.
-pub(super) fn new_state<T>(methods: &'static Shared<CustomExecMethods>) -> *mut pg_sys::Node {
-    // SAFETY: memory of the query, zeros; the tag and the functions are set before PostgreSQL sees
-    // it.
-    unsafe {
-        let state: *mut State<T> = pg_sys::palloc0(size_of::<State<T>>()).cast();
-        (*state).node.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
-        (*state).node.methods = &raw const methods.0;
-        state.cast()
-    }
-}
-
-/// Keeps what a node's module needs until the query is over.
-///
-/// # Safety
-///
-/// A node that [`new_state`] has made for a `T`.
-pub(super) unsafe fn keep<T>(node: *mut CustomScanState, estate: *mut pg_sys::EState, value: T) {
-    // SAFETY: the caller's promise.
-    unsafe { (*node.cast::<State<T>>()).kept = keep_until_freed((*estate).es_query_cxt, value) };
-}
-
-/// What a node's module has kept.
-///
-/// # Safety
-///
-/// A node for which [`keep`] was called with a `T`; no other reference to it.
-pub(super) unsafe fn kept<'a, T>(node: *mut CustomScanState) -> &'a mut T {
-    // SAFETY: the caller's promise.
-    unsafe { &mut *(*node.cast::<State<T>>()).kept }
-}
-
-/// The functions of a node that every node has.
-pub(super) struct Callbacks {
-    pub(super) begin: unsafe extern "C-unwind" fn(*mut CustomScanState, *mut pg_sys::EState, c_int),
-    pub(super) next: unsafe extern "C-unwind" fn(*mut CustomScanState) -> *mut TupleTableSlot,
-    pub(super) end: unsafe extern "C-unwind" fn(*mut CustomScanState),
-    pub(super) rescan: unsafe extern "C-unwind" fn(*mut CustomScanState),
-    pub(super) explain: unsafe extern "C-unwind" fn(
-        *mut CustomScanState,
-        *mut pg_sys::List,
-        *mut pg_sys::ExplainState,
-    ),
-}
-
-/// The functions of a node of this name, which is neither marked nor executed by workers.
-pub(super) const fn exec_methods(
-    name: &'static CStr,
-    callbacks: Callbacks,
-) -> Shared<CustomExecMethods> {
-    Shared(CustomExecMethods {
-        CustomName: name.as_ptr(),
-        BeginCustomScan: Some(callbacks.begin),
-        ExecCustomScan: Some(callbacks.next),
-        EndCustomScan: Some(callbacks.end),
-        ReScanCustomScan: Some(callbacks.rescan),
-        MarkPosCustomScan: None,
-        RestrPosCustomScan: None,
-        EstimateDSMCustomScan: None,
-        InitializeDSMCustomScan: None,
-        ReInitializeDSMCustomScan: None,
-        InitializeWorkerCustomScan: None,
-        ShutdownCustomScan: None,
-        ExplainCustomScan: Some(callbacks.explain),
-    })
-}
-
-/// A table of functions that never changes.
-pub(super) struct Shared<T>(pub(super) T);
-
-// SAFETY: function pointers and a constant string.
-unsafe impl<T> Sync for Shared<T> {}
 
 /// A node with the costs, the columns and the parameters of the one that it replaces.
 ///

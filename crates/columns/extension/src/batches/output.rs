@@ -41,6 +41,26 @@ pub(super) unsafe fn conditions(
     }
 }
 
+/// Shows what a node asks the zone about its rows, and of an execution in how many batches.
+///
+/// # Safety
+///
+/// A node of ours that was begun, and the arguments of `ExplainCustomScan`.
+pub(super) unsafe fn asked(
+    node: *mut pg_sys::CustomScanState,
+    batches: i64,
+    ancestors: *mut List,
+    state: *mut ExplainState,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        conditions((*node).ss.ps.plan.cast(), ancestors, state);
+        if (*state).analyze {
+            number(c"Batches", batches, state);
+        }
+    }
+}
+
 /// Shows a number.
 ///
 /// # Safety

@@ -130,7 +130,7 @@ impl<R: Rows> Pipeline<R> {
         let Some(program) = &mut self.program else {
             fault::raise_internal("a condition of a plan is not in a program");
         };
-        let words = by_input(batch.rows.inputs(), inputs);
+        let words = by_input(&batch.rows.asked().inputs, inputs);
         batch.ticket = Some(program.send_batch(rows, &words, true));
         self.sent += 1;
     }
@@ -142,7 +142,7 @@ impl<R: Rows> Pipeline<R> {
             return;
         };
         let rows = batch.rows.len();
-        let answers = batch.rows.answers();
+        let answers = &mut batch.rows.asked().answers;
         if let (Some(ticket), Some(program)) = (batch.ticket.take(), &self.program)
             && let BatchAnswer::Done(_, bytes) = program.answer(ticket)
         {

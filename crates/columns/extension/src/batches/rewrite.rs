@@ -243,7 +243,7 @@ unsafe fn rewrite(statement: *mut PlannedStmt, plan: *mut Plan, above: Above) ->
             NodeTag::T_SeqScan => replace_scan(statement, plan.cast(), here),
             NodeTag::T_Agg => {
                 let early = here.may_leave_rows();
-                aggregate_plan::replace(plan.cast(), aggregate::methods(), early)
+                aggregate_plan::replace(plan.cast(), aggregate::NODE.methods(), early)
             }
             _ => None,
         };
@@ -351,7 +351,7 @@ unsafe fn replace_scan(
         if here.may_leave_rows() && conditions.may_fail_before() || !zone::knows_programs() {
             return None;
         }
-        let node = nodes::new_node(plan, scan::methods());
+        let node = nodes::new_node(plan, scan::NODE.methods());
         (*node).scan.scanrelid = (*replaced).scan.scanrelid;
         (*node).scan.plan.qual = conditions.before;
         (*node).custom_relids = pg_sys::bms_make_singleton(varno);

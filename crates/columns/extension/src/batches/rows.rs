@@ -21,12 +21,43 @@ thread_local! {
 pub(super) trait Rows {
     /// The number of rows.
     fn len(&self) -> usize;
-    /// The inputs of a program, all of a row together.
-    fn inputs(&self) -> &[u64];
-    /// By row, what is known of the condition.
-    fn answers(&mut self) -> &mut Vec<u8>;
+    /// What is asked about them.
+    fn asked(&mut self) -> &mut Asked;
     /// Makes it empty. No slot may have one of its rows.
     fn clear(&mut self);
+}
+
+/// What the zone is asked about the rows of a batch, and what it has answered.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// The inputs of a program, all of a row together.
+    pub(super) inputs: Vec<u64>,
+    /// By row, what is known of the condition.
+    pub(super) answers: Vec<u8>,
+    /// The number of the row that was returned last, plus one.
+    next: usize,
+}
+
+impl Asked {
+    /// The number of the next row for which the condition is true or not known yet, and the answer.
+    /// `None` after the last one.
+    pub(super) fn next(&mut self) -> Option<(usize, u8)> {
+        while let Some(answer) = self.answers.get(self.next).copied() {
+            let at = self.next;
+            self.next += 1;
+            if answer != 0 {
+                return Some((at, answer));
+            }
+        }
+        None
+    }
+
+    /// Forgets the rows.
+    pub(super) fn clear(&mut self) {
+        self.inputs.clear();
+        self.answers.clear();
+        self.next = 0;
+    }
 }
 
 /// Rows of a table.
@@ -37,12 +68,7 @@ pub(crate) struct RowBatch {
     buffers: Vec<Buffer>,
     /// Pages that are pinned, each once for being here.
     pins: Vec<Buffer>,
-    /// The inputs of a program, all of a row together.
-    pub(super) inputs: Vec<u64>,
-    /// By row, what is known of the condition.
-    answers: Vec<u8>,
-    /// The number of the row that was returned last, plus one.
-    next: usize,
+    pub(super) asked: Asked,
 }
 
 /// A row, the page that it is on, and the answer about it.
@@ -60,9 +86,11 @@ impl RowBatch {
             rows: Vec::with_capacity(rows),
             buffers: Vec::with_capacity(rows),
             pins: Vec::with_capacity(rows),
-            inputs: Vec::with_capacity(rows * inputs),
-            answers: Vec::with_capacity(rows),
-            next: 0,
+            asked: Asked {
+                inputs: Vec::with_capacity(rows * inputs),
+                answers: Vec::with_capacity(rows),
+                next: 0,
+            },
         }
     }
 
@@ -71,7 +99,7 @@ impl RowBatch {
         self.rows.len() < self.rows.capacity() && self.pins.len() < PINS_MAX
     }
 
-    /// Adds a row; its inputs are added to `inputs` apart.
+    /// Adds a row; its inputs are added to `asked` apart.
     ///
     /// # Safety
     ///
@@ -89,15 +117,8 @@ impl RowBatch {
     /// The next row for which the condition is true or not known yet, with its page and its answer.
     /// `None` after the last one. The row stays where it is until [`Self::clear`].
     pub(super) fn next(&mut self) -> Option<Found> {
-        while let Some(answer) = self.answers.get(self.next).copied() {
-            let at = self.next;
-            self.next += 1;
-            if answer != 0 {
-                let row = self.rows.get_mut(at)?;
-                return Some((row, *self.buffers.get(at)?, answer));
-            }
-        }
-        None
+        let (at, answer) = self.asked.next()?;
+        Some((self.rows.get_mut(at)?, *self.buffers.get(at)?, answer))
     }
 
     /// The table.
@@ -107,7 +128,7 @@ impl RowBatch {
 
     /// The row that was returned last. `None` before the first one.
     pub(crate) fn current(&self) -> Option<*mut HeapTupleData> {
-        let at = self.next.checked_sub(1)?;
+        let at = self.asked.next.checked_sub(1)?;
         self.rows
             .get(at)
             .map(|row| std::ptr::from_ref(row).cast_mut())
@@ -116,7 +137,8 @@ impl RowBatch {
     /// Calls `take` with each row that will still be returned, as far as the condition is known to
     /// be true for it.
     pub(crate) fn each_remaining(&self, mut take: impl FnMut(&mut HeapTupleData)) {
-        let rows = self.rows.iter().zip(&self.answers).skip(self.next);
+        let rows = self.rows.iter().zip(&self.asked.answers);
+        let rows = rows.skip(self.asked.next);
         for (row, _) in rows.filter(|(_, answer)| **answer == IS_TRUE) {
             let mut row = *row;
             take(&mut row);
@@ -129,12 +151,8 @@ impl Rows for RowBatch {
         self.rows.len()
     }
 
-    fn inputs(&self) -> &[u64] {
-        &self.inputs
-    }
-
-    fn answers(&mut self) -> &mut Vec<u8> {
-        &mut self.answers
+    fn asked(&mut self) -> &mut Asked {
+        &mut self.asked
     }
 
     /// Makes it empty, and gives its pages back.
@@ -142,9 +160,7 @@ impl Rows for RowBatch {
         leave(self);
         self.rows.clear();
         self.buffers.clear();
-        self.inputs.clear();
-        self.answers.clear();
-        self.next = 0;
+        self.asked.clear();
         let pins = &mut self.pins;
         // SAFETY: each was pinned by `push`; the closure owns nothing.
         unsafe {

@@ -8,33 +8,28 @@
 
 use std::ffi::{CStr, c_int};
 
-use pg_sys::{
-    CustomExecMethods, CustomScan, CustomScanMethods, CustomScanState, EState, ExprState, Node,
-    TableScanDesc, TupleTableSlot,
-};
+use pg_sys::{CustomScan, CustomScanState, EState, ExprState, Node, TableScanDesc, TupleTableSlot};
 use pgrx::pg_sys;
 
 use super::expressions::Source;
-use super::nodes::{Callbacks, Shared};
+use super::node_type::{Callbacks, NodeType};
 use super::page_rows::{self, Layout};
 use super::pipeline::Pipeline;
 use super::rows::{self, RowBatch, Rows as _};
 use super::sending::input_word;
-use super::{conditions, nodes, output};
+use super::{conditions, node_type, nodes, output};
 use crate::call::{call_postgres, guarded};
 use crate::fault;
 use crate::ring::batches::rows_max;
 
 /// Name of the node in plans.
 const NAME: &CStr = c"Strongroom Scan";
-static SCAN_METHODS: Shared<CustomScanMethods> = Shared(CustomScanMethods {
-    CustomName: NAME.as_ptr(),
-    CreateCustomScanState: Some(create_state),
-});
 
-static EXEC_METHODS: Shared<CustomExecMethods> = nodes::exec_methods(
+/// This sort of node.
+pub(super) static NODE: NodeType = NodeType::new(
     NAME,
     Callbacks {
+        create,
         begin,
         next,
         end,
@@ -42,17 +37,6 @@ static EXEC_METHODS: Shared<CustomExecMethods> = nodes::exec_methods(
         explain,
     },
 );
-
-/// Registers the node.
-pub(super) fn register() {
-    // SAFETY: a static structure.
-    unsafe { pg_sys::RegisterCustomScanMethods(&raw const SCAN_METHODS.0) };
-}
-
-/// The node's functions, for a plan.
-pub(super) fn methods() -> *const CustomScanMethods {
-    &raw const SCAN_METHODS.0
-}
 
 /// What the node keeps. Freed with the memory of its query.
 struct Scan {
@@ -70,8 +54,8 @@ struct Scan {
 }
 
 /// Makes the node's state.
-extern "C-unwind" fn create_state(_plan: *mut CustomScan) -> *mut Node {
-    guarded(|| nodes::new_state::<Scan>(&EXEC_METHODS))
+extern "C-unwind" fn create(_plan: *mut CustomScan) -> *mut Node {
+    guarded(|| NODE.new_state::<Scan>())
 }
 
 /// Begins the node: makes its slots, its conditions and its program. Asks nothing of the zone.
@@ -97,14 +81,14 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
             let rows = rows_max(inputs);
             let batch = || RowBatch::new(relation, rows, inputs);
             let scan = Scan {
-                asked: pg_sys::ExecInitQual(asked, &raw mut (*node).ss.ps),
+                asked: nodes::init_conditions(asked, node),
                 behind: nodes::init_conditions(conditions::behind(plan), node),
                 heap: std::ptr::null_mut(),
                 layout: Layout::of((*relation).rd_att, &sources),
                 slot: pg_sys::table_slot_create(relation, tables),
                 pipeline: Pipeline::new([batch(), batch()], sources),
             };
-            nodes::keep(node, estate, scan);
+            node_type::keep(node, estate, scan);
         }
     });
 }
@@ -116,24 +100,13 @@ extern "C-unwind" fn begin(node: *mut CustomScanState, estate: *mut EState, _fla
 /// A node of this module that was begun; no other reference to its state.
 unsafe fn scan_of<'a>(node: *mut CustomScanState) -> &'a mut Scan {
     // SAFETY: the caller's promise.
-    unsafe { nodes::kept(node) }
+    unsafe { node_type::kept(node) }
 }
 
 /// Returns the next row; an empty slot when there are no more.
 extern "C-unwind" fn next(node: *mut CustomScanState) -> *mut TupleTableSlot {
-    guarded(|| {
-        loop {
-            // SAFETY: a node that was begun; PostgreSQL calls it once at a time.
-            if let Some(slot) = unsafe { next_of_batch(node) } {
-                return slot;
-            }
-            // SAFETY: as above.
-            if !unsafe { advance(node) } {
-                // SAFETY: as above.
-                return unsafe { nodes::no_row(node) };
-            }
-        }
-    })
+    // SAFETY: a node that was begun.
+    guarded(|| unsafe { nodes::next_of_batches(node, next_of_batch, advance) })
 }
 
 /// The next row of the current batch for which all conditions hold, as the node returns it. `None`
@@ -254,7 +227,7 @@ unsafe fn read_rows(
                         let takes = has_room(batch);
                         if takes {
                             batch.push(row, buffer);
-                            read(&mut batch.inputs);
+                            read(&mut batch.asked.inputs);
                         }
                         takes
                     });
@@ -278,7 +251,7 @@ unsafe fn read_rows(
                 batch.push(*(*on_page).base.tuple, (*on_page).buffer);
                 for source in sources {
                     let bits = nodes::column(slot, source.column());
-                    batch.inputs.push(input_word(*source, bits));
+                    batch.asked.inputs.push(input_word(*source, bits));
                 }
             }
             false
@@ -353,11 +326,7 @@ extern "C-unwind" fn explain(
     guarded(|| {
         // SAFETY: PostgreSQL's own structures, for as long as the call.
         unsafe {
-            let plan: *mut CustomScan = (*node).ss.ps.plan.cast();
-            output::conditions(plan, ancestors, state);
-            if (*state).analyze {
-                output::number(c"Batches", scan_of(node).pipeline.sent(), state);
-            }
+            output::asked(node, scan_of(node).pipeline.sent(), ancestors, state);
         }
     });
 }
