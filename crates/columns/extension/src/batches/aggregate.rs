@@ -15,7 +15,7 @@ use super::aggregate_plan::{Kept, Place, compile, kept_of, places};
 use super::expressions::Source;
 use super::group_order::{self, OrderKey};
 use super::node_type::{Callbacks, NodeType};
-use super::sending::{SentProgram, by_input, input_word};
+use super::sending::{SentProgram, append_inputs, by_input, last_column};
 use super::{conditions, node_type, nodes, output};
 use crate::call::{call_postgres, guarded};
 use crate::fault;
@@ -354,8 +354,7 @@ unsafe fn read_rows(
     size: usize,
     words: &mut Vec<u64>,
 ) -> (usize, bool) {
-    let last = sources.iter().map(|source| source.column()).max();
-    let last = last.unwrap_or(0);
+    let last = last_column(sources);
     // SAFETY: the caller's promise; nothing in the closure has a destructor.
     unsafe {
         call_postgres(|| {
@@ -365,11 +364,7 @@ unsafe fn read_rows(
                 if nodes::is_empty(slot) {
                     return (rows, true);
                 }
-                nodes::read_columns(slot, last);
-                for source in sources {
-                    let bits = nodes::column(slot, source.column());
-                    words.push(input_word(*source, bits));
-                }
+                append_inputs(slot, (sources, last), words);
                 rows += 1;
             }
             (rows, false)

@@ -18,7 +18,7 @@ use super::expressions::Source;
 use super::node_type::{Callbacks, NodeType};
 use super::pipeline::Pipeline;
 use super::rows::{Asked, Rows};
-use super::sending::input_word;
+use super::sending::{append_inputs, last_column};
 use super::{conditions, node_type, nodes, output};
 use crate::call::{call_postgres, guarded};
 
@@ -234,8 +234,7 @@ unsafe fn read_rows(
     sources: &[Source],
 ) -> bool {
     copies.reserve(size, sources.len());
-    let last = sources.iter().map(|source| source.column()).max();
-    let last = last.unwrap_or(0);
+    let last = last_column(sources);
     // SAFETY: the caller's promise; nothing in the closure has a destructor, and the batch has room
     // for what is added to it.
     unsafe {
@@ -245,11 +244,7 @@ unsafe fn read_rows(
                 if nodes::is_empty(slot) {
                     return true;
                 }
-                nodes::read_columns(slot, last);
-                for source in sources {
-                    let bits = nodes::column(slot, source.column());
-                    copies.asked.inputs.push(input_word(*source, bits));
-                }
+                append_inputs(slot, (sources, last), &mut copies.asked.inputs);
                 copies.rows.push(nodes::copy(slot, copies.memory));
             }
             false

@@ -9,7 +9,7 @@ use pg_sys::{Buffer, HeapScanDescData, HeapTupleData, HeapTupleHeaderData, Table
 use pgrx::pg_sys;
 
 use super::expressions::Source;
-use super::sending::input_word;
+use super::sending::{input_word, last_column};
 
 /// Where the inputs of a program are in rows that have no NULL.
 pub(super) struct Layout {
@@ -27,8 +27,7 @@ impl Layout {
     ///
     /// The columns of an open relation.
     pub(super) unsafe fn of(columns: pg_sys::TupleDesc, sources: &[Source]) -> Option<Self> {
-        let last = sources.iter().map(|source| source.column()).max()?;
-        let last = u16::try_from(last).ok()?;
+        let last = u16::try_from(last_column(sources)).ok()?;
         // SAFETY: the caller's promise.
         let attributes = unsafe {
             let count = usize::try_from((*columns).natts).ok()?;

@@ -16,7 +16,7 @@ use super::node_type::{Callbacks, NodeType};
 use super::page_rows::{self, Layout};
 use super::pipeline::Pipeline;
 use super::rows::{self, RowBatch, Rows as _};
-use super::sending::input_word;
+use super::sending::{append_inputs, last_column};
 use super::{conditions, node_type, nodes, output};
 use crate::call::{call_postgres, guarded};
 use crate::fault;
@@ -207,8 +207,7 @@ unsafe fn read_rows(
     (sources, layout): (&[Source], Option<&Layout>),
     batch: &mut RowBatch,
 ) -> bool {
-    let last = sources.iter().map(|source| source.column()).max();
-    let last = last.unwrap_or(0);
+    let last = last_column(sources);
     let forward = pg_sys::ScanDirection::ForwardScanDirection;
     // SAFETY: the caller's promise; nothing in the closure has a destructor, and the batch has room
     // for what is added to it.
@@ -246,13 +245,9 @@ unsafe fn read_rows(
                         continue;
                     }
                 }
-                nodes::read_columns(slot, last);
                 let on_page: *mut pg_sys::BufferHeapTupleTableSlot = slot.cast();
                 batch.push(*(*on_page).base.tuple, (*on_page).buffer);
-                for source in sources {
-                    let bits = nodes::column(slot, source.column());
-                    batch.asked.inputs.push(input_word(*source, bits));
-                }
+                append_inputs(slot, (sources, last), &mut batch.asked.inputs);
             }
             false
         })

@@ -1,10 +1,13 @@
 //! What the nodes send: programs, and the inputs of rows.
 //!
-//! Must not: read a row.
+//! Must not: go on to another row.
 
+use pg_sys::TupleTableSlot;
+use pgrx::pg_sys;
 use strongroom_columns_ring::Broken;
 
 use super::expressions::{Compiled, Source};
+use super::nodes;
 use crate::ring::batches::BatchAnswer;
 use crate::ring::connection::latest_number;
 use crate::ring::zone;
@@ -87,6 +90,32 @@ pub(super) fn by_input(words: &[u64], inputs: usize) -> Vec<u64> {
         turned.extend(words.iter().skip(input).step_by(inputs));
     }
     turned
+}
+
+/// The number of the last column that has an input; 0 for none.
+pub(super) fn last_column(sources: &[Source]) -> i16 {
+    let columns = sources.iter().map(|source| source.column());
+    columns.max().unwrap_or(0)
+}
+
+/// Adds the inputs of the row in a slot to `inputs`, which has room for them. `last` is the number
+/// of the last column that has one.
+///
+/// # Safety
+///
+/// Within [`crate::call::call_postgres`]; a slot with a row of at least so many columns.
+pub(super) unsafe fn append_inputs(
+    slot: *mut TupleTableSlot,
+    (sources, last): (&[Source], i16),
+    inputs: &mut Vec<u64>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        nodes::read_columns(slot, last);
+        for source in sources {
+            inputs.push(input_word(*source, nodes::column(slot, source.column())));
+        }
+    }
 }
 
 /// The word of an input whose column has these bits; `None` for NULL. Of a number of fewer than 8
